@@ -35,6 +35,8 @@
     X(DATA_SYNTAX, 5, "DATA_SYNTAX", "JSONL wants one complete JSON object per line")              \
     X(DATA_FIELD, 5, "DATA_FIELD", "docs/data.md lists the keys of every format")                  \
     X(DATA_TEMPLATE, 5, "DATA_TEMPLATE", "choose another `chat_template`, or correct the row")     \
+    X(TEMPLATE_LIMIT, 5, "TEMPLATE_LIMIT",                                                         \
+      "the template loops or builds too much: choose another `chat_template`")                     \
     X(DATA_EMPTY, 5, "DATA_EMPTY", "no row gives a token to train on")                             \
     X(CHECKPOINT_FILE, 5, "CHECKPOINT_FILE", "check the path and its permissions")                 \
     X(CHECKPOINT_FORMAT, 5, "CHECKPOINT_FORMAT", "the file is damaged or not safetensors")         \

@@ -85,7 +85,7 @@ static void render(const char *text, size_t n) {
     FUZZ_CHECK(pl_jinja_read_json(&m, &scan, &v));
     in.variables = v.map;
     bool ok = fuzz_outcome(pl_jinja_render(program, &m, &in, &out, &spans, &d), &d);
-    FUZZ_CHECK(out.len <= (8u << 20) && m.arena.used_bytes <= (24u << 20));
+    FUZZ_CHECK(out.len <= (8u << 20) + 4 * sizeof row && m.arena.used_bytes <= m.arena.limit_bytes);
     for (size_t i = 0; ok && i < spans.n; i++)
         FUZZ_CHECK(spans.items[i].begin <= spans.items[i].end && spans.items[i].end <= out.len);
     if (ok)

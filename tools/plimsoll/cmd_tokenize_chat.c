@@ -176,7 +176,8 @@ static pl_err answer_line(void *session, const char *line, size_t n, struct pl_d
     struct chat_session *s = session;
     pl_err err = s->t ? render_by_table(s, line, n, d) : render_by_program(s, line, n, d);
     if (err == PL_ERR_OK) return print_rendered(s, d);
-    if (err != PL_ERR_DATA_TEMPLATE || !s->json) return err;
+    bool refused = err == PL_ERR_DATA_TEMPLATE || err == PL_ERR_TEMPLATE_LIMIT;
+    if (!refused || !s->json) return err;
     struct pl_diag refusal = *d;
     *d = (struct pl_diag){0};
     return print_json_line(pl_cli_failure_json(&refusal), d);

@@ -86,6 +86,7 @@ pl_err pl_chat_make_message(struct pl_jinja_memory *m, const char *role,
                             const struct pl_jinja_value *content, struct pl_jinja_value *out,
                             struct pl_diag *d) {
     struct pl_jinja_map *map = pl_jinja_map_new(&m->arena, 2);
+    pl_jinja_admit(m, content->kind == PL_JINJA_STRING ? content->n : 0);
     if (!map || !put(m, map, "role", pl_jinja_literal(role)) || !put(m, map, "content", *content))
         return pl_host_oom(d, "a message");
     *out = pl_jinja_map(map);

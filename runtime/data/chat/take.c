@@ -42,8 +42,9 @@ static pl_err take_tools(struct pl_chat_own *o, const struct pl_conversation *c,
 static pl_err spell_role(struct pl_chat_own *o, const struct pl_conversation *c,
                          struct pl_jinja_value *message, struct pl_diag *d) {
     const struct pl_jinja_value key = pl_jinja_literal("role");
-    struct pl_jinja_value *word =
-        message->kind == PL_JINJA_MAP ? pl_jinja_map_get(message->map, &key) : NULL;
+    struct pl_jinja_value *word = message->kind == PL_JINJA_MAP
+                                      ? pl_jinja_map_get(&o->memory.arena.meter, message->map, &key)
+                                      : NULL;
     enum pl_chat_role role;
     if (!word || word->kind != PL_JINJA_STRING ||
         !pl_conversation_role(c, word->s, word->n, &role) ||

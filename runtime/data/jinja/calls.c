@@ -52,9 +52,9 @@ struct binding {
     struct pl_jinja_map *rest;   /* keywords that are no parameters */
 };
 
-static const struct pl_jinja_value *keyword(const struct pl_jinja_call *c, const char *name,
-                                            size_t n) {
-    return c->keywords ? pl_jinja_map_find(c->keywords, name, n) : NULL;
+static const struct pl_jinja_value *keyword(struct pl_jinja_run *r, const struct pl_jinja_call *c,
+                                            const struct pl_jinja_value *name) {
+    return c->keywords ? pl_jinja_map_get(pl_jinja_meter(r), c->keywords, name) : NULL;
 }
 
 static bool bind_parameter(struct pl_jinja_run *r, struct binding *b,
@@ -63,7 +63,7 @@ static bool bind_parameter(struct pl_jinja_run *r, struct binding *b,
     const struct pl_jinja_value *named = NULL;
     if (b->positional < b->c->n)
         v = b->c->positional[b->positional++];
-    else if ((named = keyword(b->c, p->value.s, p->value.n)) != NULL)
+    else if ((named = keyword(r, b->c, &p->value)) != NULL)
         v = *named;
     else if (p->a && !pl_jinja_eval(r, p->a, &v))
         return false;
@@ -71,18 +71,17 @@ static bool bind_parameter(struct pl_jinja_run *r, struct binding *b,
     return pl_jinja_set_variable(r, p->symbol, &v);
 }
 
-static bool is_parameter(const struct pl_jinja_node *macro, const struct pl_jinja_value *name,
-                         size_t given) {
+static bool is_parameter(struct pl_jinja_run *r, const struct pl_jinja_node *macro,
+                         const struct pl_jinja_value *name, size_t given) {
     size_t i = 0;
     for (const struct pl_jinja_node *p = macro->a; p; p = p->next, i++)
-        if (i >= given && p->value.n == name->n && memcmp(p->value.s, name->s, name->n) == 0)
-            return true;
+        if (pl_jinja_equal(pl_jinja_meter(r), &p->value, name) && i >= given) return true;
     return false;
 }
 
 static bool bind_caller(struct pl_jinja_run *r, struct binding *b) {
     struct pl_jinja_value none = {.kind = PL_JINJA_UNDEFINED, .s = "caller", .n = 6};
-    const struct pl_jinja_value *v = keyword(b->c, "caller", 6);
+    const struct pl_jinja_value name = pl_jinja_literal("caller"), *v = keyword(r, b->c, &name);
     b->keywords += v != NULL;
     if (!v || v->kind == PL_JINJA_NONE) v = &none;
     return pl_jinja_set_variable(r, PL_JINJA_SYMBOL_caller, v);
@@ -95,7 +94,7 @@ static bool bind_rest(struct pl_jinja_run *r, struct binding *b,
     for (size_t i = 0; b->c->keywords && i < b->c->keywords->n; i++) {
         const struct pl_jinja_entry *e = &b->c->keywords->entries[i];
         bool caller = (macro->op & PL_JINJA_USES_CALLER) && pl_jinja_is(&e->key, "caller");
-        if (caller || is_parameter(macro, &e->key, b->c->n)) continue;
+        if (caller || is_parameter(r, macro, &e->key, b->c->n)) continue;
         if (!pl_jinja_put(r, rest, &e->key, &e->value)) return false;
     }
     const struct pl_jinja_value v = pl_jinja_map(rest);

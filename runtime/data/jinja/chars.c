@@ -43,33 +43,20 @@ size_t pl_jinja_space_at(const char *s, size_t n, bool at_end) {
     return pl_jinja_is_space(c) ? length : 0;
 }
 
-size_t pl_jinja_count(const char *s, size_t n) {
+size_t pl_jinja_count(struct pl_jinja_meter *m, const char *s, size_t n) {
     size_t count = 0;
+    pl_jinja_pay(m, n);
     for (size_t i = 0; i < n; i++)
         count += ((unsigned char)s[i] & 0xC0) != 0x80;
     return count;
 }
 
-size_t pl_jinja_byte_of(const char *s, size_t n, size_t index) {
+size_t pl_jinja_byte_of(struct pl_jinja_meter *m, const char *s, size_t n, size_t index) {
     size_t at = 0;
     for (; index && at < n; index--)
         at += pl_utf8_length(s[at]);
+    pl_jinja_pay(m, at < n ? at : n);
     return at;
-}
-
-static bool in_set(const struct pl_jinja_value *set, const char *s, size_t length) {
-    for (size_t i = 0; i < set->n; i += pl_utf8_length(set->s[i]))
-        if (pl_utf8_length(set->s[i]) == length && memcmp(set->s + i, s, length) == 0) return true;
-    return false;
-}
-
-/* Bytes to strip at one end of v, 0 = none. */
-static size_t stripped(const struct pl_jinja_value *v, const struct pl_jinja_value *set,
-                       bool at_end) {
-    if (!v->n) return 0;
-    if (!set) return pl_jinja_space_at(v->s, v->n, at_end);
-    size_t at = at_end ? pl_utf8_before(v->s, v->n) : 0, length = pl_utf8_length(v->s[at]);
-    return in_set(set, v->s + at, length) ? length : 0;
 }
 
 int pl_jinja_whole(const struct pl_jinja_value *text, size_t most) {
@@ -77,12 +64,36 @@ int pl_jinja_whole(const struct pl_jinja_value *text, size_t most) {
     return (int)pl_utf8_before(text->s, most + 1);
 }
 
+/* --- ends ------------------------------------------------------------------------------------- */
+static bool in_set(struct pl_jinja_meter *m, const struct pl_jinja_value *set, const char *s,
+                   size_t length) {
+    if (!pl_jinja_pay(m, set->n)) return false;
+    for (size_t i = 0; i < set->n; i += pl_utf8_length(set->s[i]))
+        if (pl_utf8_length(set->s[i]) == length && memcmp(set->s + i, s, length) == 0) return true;
+    return false;
+}
+
+/* Bytes to strip at one end of v, 0 = none. */
+static size_t stripped(struct pl_jinja_meter *m, const struct pl_jinja_value *v,
+                       const struct pl_jinja_value *set, bool at_end) {
+    if (!v->n || !pl_jinja_pay(m, PL_JINJA_ITEM_UNITS)) return 0;
+    if (!set) return pl_jinja_space_at(v->s, v->n, at_end);
+    size_t at = at_end ? pl_utf8_before(v->s, v->n) : 0, length = pl_utf8_length(v->s[at]);
+    return in_set(m, set, v->s + at, length) ? length : 0;
+}
+
+void pl_jinja_trim(struct pl_jinja_meter *m, struct pl_jinja_value *v,
+                   const struct pl_jinja_value *set, bool left, bool right) {
+    for (size_t n; left && (n = stripped(m, v, set, false)) != 0; v->n -= (uint32_t)n)
+        v->s += n;
+    for (size_t n; right && (n = stripped(m, v, set, true)) != 0;)
+        v->n -= (uint32_t)n;
+}
+
 void pl_jinja_strip(struct pl_jinja_value *v, const struct pl_jinja_value *set, bool left,
                     bool right) {
-    for (size_t n; left && (n = stripped(v, set, false)) != 0; v->n -= (uint32_t)n)
-        v->s += n;
-    for (size_t n; right && (n = stripped(v, set, true)) != 0;)
-        v->n -= (uint32_t)n;
+    struct pl_jinja_meter meter = {.limit = UINT64_MAX};
+    pl_jinja_trim(&meter, v, set, left, right);
 }
 
 bool pl_jinja_is_blank(const struct pl_jinja_value *v) {
@@ -91,18 +102,93 @@ bool pl_jinja_is_blank(const struct pl_jinja_value *v) {
     return s.n == 0;
 }
 
+/* --- parts ------------------------------------------------------------------------------------ */
 ptrdiff_t pl_jinja_find(const char *s, size_t n, const char *part, size_t m) {
     if (!m) return 0;
     const char *at = n >= m ? memmem(s, n, part, m) : NULL;
     return at ? at - s : -1;
 }
 
+/* A text as it reads from its end. */
+struct backwards {
+    const char *s; /* [n] */
+    size_t n;
+};
+static char back(const struct backwards *b, size_t i) {
+    return b->s[b->n - 1 - i];
+}
+
+/* Where the largest suffix of the part begins, by the order of bytes or by its reverse, and its
+ * period (Crochemore and Perrin, Two-way string-matching, 1991). */
+static size_t maximal_suffix(const struct backwards *part, bool reversed, size_t *period) {
+    size_t begin = 0, other = 1, k = 0;
+    *period = 1;
+    while (other + k < part->n) {
+        unsigned char a = (unsigned char)back(part, other + k);
+        unsigned char b = (unsigned char)back(part, begin + k);
+        if (a == b) {
+            bool whole = k + 1 == *period;
+            other += whole ? *period : 0;
+            k = whole ? 0 : k + 1;
+        } else if ((a < b) != reversed) {
+            other += k + 1;
+            k = 0;
+            *period = other - begin;
+        } else {
+            begin = other++;
+            k = 0;
+            *period = 1;
+        }
+    }
+    return begin;
+}
+
+/* The critical place of the part and its period there; *repeats: it is a period of the whole. */
+static size_t critical(const struct backwards *part, size_t *period, bool *repeats) {
+    size_t p, q, a = maximal_suffix(part, false, &p), b = maximal_suffix(part, true, &q);
+    size_t cut = a > b ? a : b, i = 0;
+    *period = a > b ? p : q;
+    while (i < cut && i + *period < part->n && back(part, i) == back(part, i + *period))
+        i++;
+    *repeats = i == cut;
+    size_t after = part->n - cut + 1;
+    if (!*repeats) *period = cut > after ? cut : after;
+    return cut;
+}
+
+/* Two-way string-matching of both texts as they read from their ends: linear, without memory. */
 ptrdiff_t pl_jinja_rfind(const char *s, size_t n, const char *part, size_t m) {
-    for (size_t at = n; at >= m; at--) {
-        if (!m || memcmp(s + at - m, part, m) == 0) return (ptrdiff_t)(at - m);
-        if (!at) break;
+    const struct backwards text = {s, n}, word = {part, m};
+    size_t period, cut, known = 0; /* characters that are known to match after a shift */
+    bool repeats;
+    if (!m) return (ptrdiff_t)n;
+    if (m > n) return -1;
+    cut = critical(&word, &period, &repeats);
+    for (size_t at = 0; at + m <= n;) {
+        size_t i = cut > known ? cut : known, k = cut;
+        while (i < m && back(&word, i) == back(&text, at + i))
+            i++;
+        if (i < m) {
+            at += i - cut + 1;
+            known = 0;
+            continue;
+        }
+        while (k > known && back(&word, k - 1) == back(&text, at + k - 1))
+            k--;
+        if (k <= known) return (ptrdiff_t)(n - at - m);
+        at += period;
+        known = repeats ? m - period : 0;
     }
     return -1;
+}
+
+ptrdiff_t pl_jinja_search(struct pl_jinja_meter *meter, const char *s, size_t n, const char *part,
+                          size_t m, bool from_end) {
+    if (m > n) return -1;
+    ptrdiff_t at = from_end ? pl_jinja_rfind(s, n, part, m) : pl_jinja_find(s, n, part, m);
+    uint64_t visited = !m ? 0 : at < 0 ? n : from_end ? n - (size_t)at : (size_t)at + m;
+    pl_jinja_pay(meter, PL_JINJA_SEARCH_UNITS * (visited + m) + PL_JINJA_ITEM_UNITS);
+    return at;
 }
 
 /* --- cases ------------------------------------------------------------------------------------ */
@@ -202,7 +288,10 @@ bool pl_jinja_recase(struct pl_jinja_arena *a, const struct pl_jinja_value *v,
     bool first = true; /* of the text, or of a word of it */
     uint32_t c;
     *unknown = 0;
-    if (!text) return false;
+    if (!text || !pl_jinja_pay(&a->meter, PL_JINJA_CHARACTER_UNITS * (uint64_t)v->n)) {
+        if (text) a->shortage = PL_JINJA_OVER_WORK;
+        return false;
+    }
     for (size_t i = 0, length; i < v->n; i += length) {
         length = pl_utf8_next(v->s + i, &c);
         bool title = first && (how == PL_JINJA_TITLE || how == PL_JINJA_CAPITALIZE);
@@ -247,8 +336,8 @@ static int is_of_class(uint32_t c, enum pl_jinja_class class) {
     }
 }
 
-bool pl_jinja_classify(const struct pl_jinja_value *v, enum pl_jinja_class class, bool *out,
-                       uint32_t *unknown) {
+bool pl_jinja_classify(struct pl_jinja_meter *m, const struct pl_jinja_value *v,
+                       enum pl_jinja_class class, bool *out, uint32_t *unknown) {
     bool cases = class == PL_JINJA_IS_LOWER || class == PL_JINJA_IS_UPPER;
     bool found = !cases && (v->n || class == PL_JINJA_ASCII);
     uint32_t c;
@@ -257,6 +346,7 @@ bool pl_jinja_classify(const struct pl_jinja_value *v, enum pl_jinja_class class
         pl_utf8_next(v->s + i, &c);
         int is = is_of_class(c, class);
         *unknown = c;
+        pl_jinja_pay(m, PL_JINJA_CHARACTER_UNITS);
         if (is < 0) return false;
         if (!is) return true;
         found |= cases && is_cased(c);

@@ -2,14 +2,23 @@
 #include "runtime/data/jinja/run.h"
 
 /* --- variables -------------------------------------------------------------------------------- */
-void pl_jinja_get_variable(const struct pl_jinja_run *r, uint32_t symbol,
-                           struct pl_jinja_value *out) {
-    for (const struct pl_jinja_scope *s = r->scope; s; s = s->parent)
-        for (uint32_t i = 0; i < s->n; i++) {
-            if (s->slots[i].symbol != symbol) continue;
-            *out = s->slots[i].value;
-            return;
-        }
+/* The slot of the symbol in this scope. */
+static struct pl_jinja_slot *slot_of(struct pl_jinja_run *r, const struct pl_jinja_scope *s,
+                                     uint32_t symbol) {
+    uint32_t i = 0;
+    while (i < s->n && s->slots[i].symbol != symbol)
+        i++;
+    pl_jinja_pay(pl_jinja_meter(r), PL_JINJA_ITEM_UNITS + 2 * (uint64_t)i);
+    return i < s->n ? &s->slots[i] : NULL;
+}
+
+void pl_jinja_get_variable(struct pl_jinja_run *r, uint32_t symbol, struct pl_jinja_value *out) {
+    for (const struct pl_jinja_scope *s = r->scope; s; s = s->parent) {
+        const struct pl_jinja_slot *slot = slot_of(r, s, symbol);
+        if (!slot) continue;
+        *out = slot->value;
+        return;
+    }
     const struct pl_jinja_symbol *name = &r->program->symbols[symbol];
     *out = r->globals[symbol];
     if (out->kind != PL_JINJA_ABSENT) return;
@@ -26,9 +35,9 @@ bool pl_jinja_set_variable(struct pl_jinja_run *r, uint32_t symbol,
         r->globals[symbol] = *v;
         return true;
     }
-    for (uint32_t i = 0; i < s->n; i++) {
-        if (s->slots[i].symbol != symbol) continue;
-        s->slots[i].value = *v;
+    struct pl_jinja_slot *slot = slot_of(r, s, symbol);
+    if (slot) {
+        slot->value = *v;
         return true;
     }
     if (s->n == s->cap) {
@@ -116,7 +125,8 @@ static bool add_keyword(struct pl_jinja_run *r, struct arguments *a,
                         const struct pl_jinja_value *name, const struct pl_jinja_value *v) {
     if (!a->keywords && !pl_jinja_make_map(r, 4, &a->keywords)) return false;
     if (name->kind != PL_JINJA_STRING) return pl_jinja_fail(r, "keywords must be strings");
-    if (pl_jinja_map_get(a->keywords, name)) return pl_jinja_fail(r, "a keyword argument twice");
+    if (pl_jinja_map_get(pl_jinja_meter(r), a->keywords, name))
+        return pl_jinja_fail(r, "a keyword argument twice");
     return pl_jinja_put(r, a->keywords, name, v);
 }
 
@@ -312,9 +322,9 @@ bool pl_jinja_eval(struct pl_jinja_run *r, const struct pl_jinja_node *n,
                    struct pl_jinja_value *out) {
     const struct pl_jinja_node *outer = r->at;
     r->at = n;
-    if (r->depth >= PL_JINJA_MAX_DEPTH) return pl_jinja_fail(r, "nested too deeply");
+    if (r->depth >= PL_JINJA_MAX_DEPTH) return pl_jinja_fail_limit(r, "nested too deeply");
     r->depth++;
-    bool ok = pl_jinja_spend(r, 0) && evaluators[n->kind](r, n, out);
+    bool ok = pl_jinja_spend(r, PL_JINJA_STEP_UNITS) && evaluators[n->kind](r, n, out);
     r->depth--;
     r->at = outer;
     return ok;

@@ -67,7 +67,9 @@ FILTER(capitalize) {
 /* Words begin after white space and after - ( { [ <. */
 FILTER(title) {
     struct pl_jinja_value text, word, s = pl_jinja_literal("");
-    if (!soft_str(r, &c->self, &text)) return false;
+    if (!soft_str(r, &c->self, &text) ||
+        !pl_jinja_spend(r, PL_JINJA_CHARACTER_UNITS * (uint64_t)text.n))
+        return false;
     for (size_t begin = 0, i = 0; i < text.n; begin = i) {
         bool between = true;
         while (i < text.n && between) {
@@ -94,8 +96,8 @@ FILTER(trim) {
     if (given && set->kind != PL_JINJA_STRING)
         return pl_jinja_fail(r, "trim: a string of characters is expected");
     if (!soft_str(r, &c->self, out)) return false;
-    pl_jinja_strip(out, given ? set : NULL, true, true);
-    return true;
+    pl_jinja_trim(pl_jinja_meter(r), out, given ? set : NULL, true, true);
+    return pl_jinja_spend(r, 0);
 }
 
 FILTER(replace) {
@@ -145,10 +147,11 @@ FILTER(indent) {
 
 /* --- numbers ---------------------------------------------------------------------------------- */
 /* Python's float(text); false: it is none. */
-static bool parse_float(const struct pl_jinja_value *v, double *out) {
+static bool parse_float(struct pl_jinja_run *r, const struct pl_jinja_value *v, double *out) {
     struct pl_jinja_value s = *v;
     char text[128], *end;
-    pl_jinja_strip(&s, NULL, true, true);
+    pl_jinja_trim(pl_jinja_meter(r), &s, NULL, true, true);
+    pl_jinja_pay(pl_jinja_meter(r), PL_JINJA_NUMBER_UNITS);
     if (!s.n || s.n >= sizeof text) return false;
     memcpy(text, s.s, s.n);
     text[s.n] = 0;
@@ -157,10 +160,10 @@ static bool parse_float(const struct pl_jinja_value *v, double *out) {
     return *end == 0;
 }
 
-static bool parse_int(const struct pl_jinja_value *v, int64_t *out) {
+static bool parse_int(struct pl_jinja_run *r, const struct pl_jinja_value *v, int64_t *out) {
     struct pl_jinja_value s = *v;
     char text[32], *end;
-    pl_jinja_strip(&s, NULL, true, true);
+    pl_jinja_trim(pl_jinja_meter(r), &s, NULL, true, true);
     if (!s.n || s.n >= sizeof text) return false;
     memcpy(text, s.s, s.n);
     text[s.n] = 0;
@@ -171,12 +174,12 @@ static bool parse_int(const struct pl_jinja_value *v, int64_t *out) {
 }
 
 /* A string that Python might read as a number and that is not read here. */
-static bool is_odd_number(const struct pl_jinja_value *v) {
-    if (v->n >= 24 || memchr(v->s, '_', v->n)) return true;
+static bool is_odd_number(struct pl_jinja_run *r, const struct pl_jinja_value *v) {
+    if (v->n >= 24) return true;
     for (size_t i = 0; i < v->n; i++)
-        if ((unsigned char)v->s[i] >= 0x80) return true;
+        if ((unsigned char)v->s[i] >= 0x80 || v->s[i] == '_') return true;
     struct pl_jinja_value s = *v;
-    pl_jinja_strip(&s, NULL, true, true);
+    pl_jinja_trim(pl_jinja_meter(r), &s, NULL, true, true);
     for (; s.n && strchr("+-", *s.s ? *s.s : 'x'); s.n--)
         s.s++;
     return s.n && strchr("iInN", *s.s ? *s.s : 'x'); /* inf, nan */
@@ -202,13 +205,13 @@ FILTER(int) {
     or_default(&c->arg[0], pl_jinja_int(0), out);
     if (v->kind == PL_JINJA_UNDEFINED) return pl_jinja_fail_undefined(r, v);
     if (v->kind == PL_JINJA_FLOAT) return float_to_int(r, v->f, out);
-    if (pl_jinja_integer(v, &i) || (v->kind == PL_JINJA_STRING && parse_int(v, &i))) {
+    if (pl_jinja_integer(v, &i) || (v->kind == PL_JINJA_STRING && parse_int(r, v, &i))) {
         *out = pl_jinja_int(i);
         return true;
     }
     if (v->kind != PL_JINJA_STRING) return true;
-    if (parse_float(v, &f)) return float_to_int(r, f, out);
-    return !is_odd_number(v) || pl_jinja_fail(r, "int: this number is not supported");
+    if (parse_float(r, v, &f)) return float_to_int(r, f, out);
+    return !is_odd_number(r, v) || pl_jinja_fail(r, "int: this number is not supported");
 }
 
 FILTER(float) {
@@ -216,11 +219,11 @@ FILTER(float) {
     double f;
     or_default(&c->arg[0], pl_jinja_float(0), out);
     if (v->kind == PL_JINJA_UNDEFINED) return pl_jinja_fail_undefined(r, v);
-    if (pl_jinja_number(v, &f) || (v->kind == PL_JINJA_STRING && parse_float(v, &f))) {
+    if (pl_jinja_number(v, &f) || (v->kind == PL_JINJA_STRING && parse_float(r, v, &f))) {
         *out = pl_jinja_float(f);
         return true;
     }
-    return v->kind != PL_JINJA_STRING || !is_odd_number(v) ||
+    return v->kind != PL_JINJA_STRING || !is_odd_number(r, v) ||
            pl_jinja_fail(r, "float: this number is not supported");
 }
 
@@ -248,6 +251,7 @@ FILTER(round) {
     if (c->self.kind != PL_JINJA_FLOAT || precision < 0 || precision > 20)
         return pl_jinja_fail(r, "round of a %s to %lld digits is not supported",
                              pl_jinja_type_name(&c->self), (long long)precision);
+    if (!pl_jinja_spend(r, sizeof text * PL_JINJA_CHARACTER_UNITS)) return false;
     snprintf(text, sizeof text, "%.*f", (int)precision, c->self.f);
     *out = pl_jinja_float(strtod(text, NULL));
     return true;
@@ -265,10 +269,10 @@ FILTER(default) {
 
 FILTER(length) {
     size_t n;
-    if (!pl_jinja_length(&c->self, &n))
+    if (!pl_jinja_length(pl_jinja_meter(r), &c->self, &n))
         return pl_jinja_fail(r, "object of type '%s' has no len()", pl_jinja_type_name(&c->self));
     *out = pl_jinja_int((int64_t)n);
-    return pl_jinja_spend(r, c->self.kind == PL_JINJA_STRING ? c->self.n : 0);
+    return pl_jinja_spend(r, 0);
 }
 
 /* Attributes alone, no items. */
@@ -351,11 +355,9 @@ static const struct pl_jinja_function filters[] = {
     NOT_SUPPORTED(wordcount),
     NOT_SUPPORTED(wordwrap),
     NOT_SUPPORTED(xmlattr),
+    {NULL, NULL, 0, {NULL}},
 };
 
-const struct pl_jinja_function *pl_jinja_find_filter(const char *name, size_t n) {
-    for (size_t i = 0; i < sizeof filters / sizeof *filters; i++)
-        if (strlen(filters[i].name) == n && memcmp(filters[i].name, name, n) == 0)
-            return &filters[i];
-    return NULL;
+const struct pl_jinja_function *pl_jinja_filters(void) {
+    return filters;
 }

@@ -29,8 +29,9 @@ static bool by_path(struct pl_jinja_run *r, const struct pl_jinja_value *v,
     struct pl_jinja_value now = *v, key;
     if (path->kind != PL_JINJA_STRING) return pl_jinja_item(r, v, path, out);
     for (size_t begin = 0; begin <= path->n;) {
-        const char *s = path->s + begin, *dot = memchr(s, '.', path->n - begin);
-        size_t n = dot ? (size_t)(dot - s) : path->n - begin;
+        const char *s = path->s + begin;
+        ptrdiff_t dot = pl_jinja_search(pl_jinja_meter(r), s, path->n - begin, ".", 1, false);
+        size_t n = dot >= 0 ? (size_t)dot : path->n - begin;
         key = pl_jinja_string(s, n);
         if (is_index(s, n)) {
             key = pl_jinja_int(0);
@@ -89,29 +90,31 @@ static bool next_source(struct pl_jinja_run *r, struct pl_jinja_iterator *it,
 
 /* The filter or test that the argument `i` of the call names, looked for once. */
 static bool named(struct pl_jinja_run *r, struct pl_jinja_iterator *it, size_t i, const char *what,
-                  const struct pl_jinja_function *(*find)(const char *, size_t)) {
+                  const struct pl_jinja_function *table) {
     const struct pl_jinja_value *name = &it->call->positional[i];
     if (it->function) return true;
     if (name->kind != PL_JINJA_STRING)
         return pl_jinja_fail(r, "the name of a %s is expected", what);
-    it->function = find(name->s, name->n);
+    it->function = pl_jinja_find_function(table, name->s, name->n);
     if (!it->function)
         return pl_jinja_fail(r, "there is no %s `%.*s`", what, pl_jinja_whole(name, 64), name->s);
     return it->function->call ||
            pl_jinja_fail(r, "the %s `%s` is not supported", what, it->function->name);
 }
 
-static const struct pl_jinja_value *keyword(const struct pl_jinja_call *c, const char *name) {
-    return c->keywords ? pl_jinja_map_find(c->keywords, name, strlen(name)) : NULL;
+static const struct pl_jinja_value *keyword(struct pl_jinja_run *r, const struct pl_jinja_call *c,
+                                            const char *name) {
+    const struct pl_jinja_value key = pl_jinja_literal(name);
+    return c->keywords ? pl_jinja_map_get(pl_jinja_meter(r), c->keywords, &key) : NULL;
 }
 
 /* map(attribute=...), with a default perhaps. */
 static bool map_attribute(struct pl_jinja_run *r, const struct pl_jinja_call *c,
                           const struct pl_jinja_value *v, struct pl_jinja_value *out) {
-    const struct pl_jinja_value *fallback = keyword(c, "default");
+    const struct pl_jinja_value *fallback = keyword(r, c, "default");
     if (c->keywords->n > 1u + (fallback != NULL))
         return pl_jinja_fail(r, "map: unexpected keyword argument");
-    if (!by_path(r, v, keyword(c, "attribute"), out)) return false;
+    if (!by_path(r, v, keyword(r, c, "attribute"), out)) return false;
     if (out->kind == PL_JINJA_UNDEFINED && fallback && given(fallback)) *out = *fallback;
     return true;
 }
@@ -122,10 +125,9 @@ static bool next_mapped(struct pl_jinja_run *r, struct pl_jinja_iterator *it,
     struct pl_jinja_value v;
     if (!next_source(r, it, &v, done)) return false;
     if (*done) return true;
-    if (!c->n && keyword(c, "attribute")) return map_attribute(r, c, &v, out);
+    if (!c->n && keyword(r, c, "attribute")) return map_attribute(r, c, &v, out);
     if (!c->n) return pl_jinja_fail(r, "map requires a filter argument");
-    return named(r, it, 0, "filter", pl_jinja_find_filter) &&
-           pass_on(r, it->function, c, 1, &v, out);
+    return named(r, it, 0, "filter", pl_jinja_filters()) && pass_on(r, it->function, c, 1, &v, out);
 }
 
 FILTER(map) {
@@ -144,7 +146,7 @@ static bool is_wanted(struct pl_jinja_run *r, struct pl_jinja_iterator *it,
     if (c->n < skip) return pl_jinja_fail(r, "an attribute is expected");
     if (skip && !by_path(r, element, &c->positional[0], &v)) return false;
     holds = v;
-    if (c->n > skip && (!named(r, it, skip, "test", pl_jinja_find_test) ||
+    if (c->n > skip && (!named(r, it, skip, "test", pl_jinja_tests()) ||
                         !pass_on(r, it->function, c, skip + 1, &v, &holds)))
         return false;
     *out = pl_jinja_truth(&holds) != it->reject;
@@ -216,24 +218,24 @@ FILTER(items) {
 static bool next_unique(struct pl_jinja_run *r, struct pl_jinja_iterator *it,
                         struct pl_jinja_value *out, bool *done) {
     struct pl_jinja_value key;
+    const struct pl_jinja_value none = pl_jinja_none();
     bool seen;
-    const struct pl_jinja_value all = pl_jinja_list(it->seen, PL_JINJA_PLAIN);
     if (!it->source && !pl_jinja_iterate(r, &it->call->self, &it->source)) return false;
     do {
         if (!pl_jinja_next(r, it->source, out, done)) return false;
         if (*done) return true;
         if (!sort_key(r, out, &it->call->arg[1], pl_jinja_truth(&it->call->arg[0]), &key))
             return false;
-        if (!pl_jinja_hashable(&key))
+        if (!pl_jinja_hashable(pl_jinja_meter(r), &key))
             return pl_jinja_fail(r, "unhashable type: '%s'", pl_jinja_type_name(&key));
-        if (!pl_jinja_compare(r, PL_JINJA_IN, &key, &all, &seen)) return false;
+        seen = pl_jinja_map_get(pl_jinja_meter(r), it->seen, &key) != NULL;
     } while (seen);
-    return pl_jinja_push(r, it->seen, &key);
+    return pl_jinja_map_set(r->arena, it->seen, &key, &none) || pl_jinja_fail_memory(r);
 }
 
 FILTER(unique) {
     struct pl_jinja_iterator *it;
-    if (!open_lazy(r, c, &it) || !pl_jinja_make_list(r, 0, &it->seen)) return false;
+    if (!open_lazy(r, c, &it) || !pl_jinja_make_map(r, 0, &it->seen)) return false;
     it->next = next_unique;
     return give_iterator(it, out);
 }
@@ -363,41 +365,11 @@ FILTER(sum) {
 }
 
 /* --- order ------------------------------------------------------------------------------------ */
-struct keyed {
-    struct pl_jinja_value key, value;
-};
-
-static bool precedes(struct pl_jinja_run *r, const struct keyed *a, const struct keyed *b,
-                     bool *out) {
-    return pl_jinja_compare(r, PL_JINJA_LT, &a->key, &b->key, out);
-}
-
-/* Stable merge sort of all[0, n) through other[0, n). */
-static bool merge_sort(struct pl_jinja_run *r, struct keyed *all, struct keyed *other, size_t n,
-                       bool reverse) {
-    size_t half = n / 2, a = 0, b = half;
-    bool second;
-    if (n < 2) return true;
-    if (!merge_sort(r, all, other, half, reverse) ||
-        !merge_sort(r, all + half, other + half, n - half, reverse))
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        second = a == half;
-        if (a < half && b < n &&
-            !precedes(r, reverse ? &all[a] : &all[b], reverse ? &all[b] : &all[a], &second))
-            return false;
-        other[i] = second ? all[b++] : all[a++];
-    }
-    memcpy(all, other, n * sizeof *all);
-    return true;
-}
-
-static bool sort_keyed(struct pl_jinja_run *r, struct keyed *all, size_t n, bool reverse,
-                       struct pl_jinja_value *out) {
-    struct keyed *other = pl_jinja_alloc_array(r->arena, n, sizeof *other);
+/* The values by the keys they are paired with. */
+static bool give_sorted(struct pl_jinja_run *r, struct pl_jinja_entry *all, size_t n, bool reverse,
+                        struct pl_jinja_value *out) {
     struct pl_jinja_list *l;
-    if (!other) return pl_jinja_fail_memory(r);
-    if (!merge_sort(r, all, other, n, reverse) || !pl_jinja_make_list(r, n, &l)) return false;
+    if (!pl_jinja_sort(r, all, n, reverse) || !pl_jinja_make_list(r, n, &l)) return false;
     for (size_t i = 0; i < n; i++)
         if (!pl_jinja_push(r, l, &all[i].value)) return false;
     *out = pl_jinja_list(l, PL_JINJA_PLAIN);
@@ -407,16 +379,18 @@ static bool sort_keyed(struct pl_jinja_run *r, struct keyed *all, size_t n, bool
 FILTER(sort) {
     struct pl_jinja_list *l;
     if (!pl_jinja_list_of(r, &c->self, &l)) return false;
-    struct keyed *all = pl_jinja_alloc_array(r->arena, l->n, sizeof *all);
+    struct pl_jinja_entry *all = pl_jinja_alloc_array(r->arena, l->n, sizeof *all);
     if (!all) return pl_jinja_fail_memory(r);
-    if (c->arg[2].kind == PL_JINJA_STRING && memchr(c->arg[2].s, ',', c->arg[2].n))
+    const struct pl_jinja_value *by = &c->arg[2];
+    if (by->kind == PL_JINJA_STRING &&
+        pl_jinja_search(pl_jinja_meter(r), by->s, by->n, ",", 1, false) >= 0)
         return pl_jinja_fail(r, "sort by several attributes is not supported");
     for (size_t i = 0; i < l->n; i++) {
         all[i].value = l->items[i];
         if (!sort_key(r, &l->items[i], &c->arg[2], pl_jinja_truth(&c->arg[1]), &all[i].key))
             return false;
     }
-    return sort_keyed(r, all, l->n, pl_jinja_truth(&c->arg[0]), out);
+    return give_sorted(r, all, l->n, pl_jinja_truth(&c->arg[0]), out);
 }
 
 FILTER(dictsort) {
@@ -429,7 +403,7 @@ FILTER(dictsort) {
     if (!by_value && c->arg[1].kind != PL_JINJA_ABSENT && !pl_jinja_is(&c->arg[1], "key"))
         return pl_jinja_fail(r, "You can only sort by either \"key\" or \"value\"");
     const struct pl_jinja_map *m = c->self.map;
-    struct keyed *all = pl_jinja_alloc_array(r->arena, m->n, sizeof *all);
+    struct pl_jinja_entry *all = pl_jinja_alloc_array(r->arena, m->n, sizeof *all);
     if (!all) return pl_jinja_fail_memory(r);
     for (size_t i = 0; i < m->n; i++) {
         const struct pl_jinja_entry *e = &m->entries[i];
@@ -437,7 +411,7 @@ FILTER(dictsort) {
                                                     pl_jinja_truth(&c->arg[0]), &all[i].key))
             return false;
     }
-    return sort_keyed(r, all, m->n, pl_jinja_truth(&c->arg[2]), out);
+    return give_sorted(r, all, m->n, pl_jinja_truth(&c->arg[2]), out);
 }
 
 static bool extreme(struct pl_jinja_run *r, const struct pl_jinja_call *c, enum pl_jinja_op better,

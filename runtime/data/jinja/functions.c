@@ -20,7 +20,7 @@ static bool call_range(struct pl_jinja_run *r, const struct pl_jinja_call *c,
     for (int64_t i = v[0]; v[2] > 0 ? i < v[1] : i > v[1];) {
         item = pl_jinja_int(i);
         if (l->n == RANGE_MOST) return pl_jinja_fail(r, "Range too big");
-        if (!pl_jinja_push(r, l, &item) || !pl_jinja_spend(r, 0)) return false;
+        if (!pl_jinja_push(r, l, &item)) return false;
         if (__builtin_add_overflow(i, v[2], &i)) break;
     }
     *out = pl_jinja_list(l, PL_JINJA_RANGE);
@@ -67,9 +67,9 @@ static bool call_raise(struct pl_jinja_run *r, const struct pl_jinja_call *c,
                        struct pl_jinja_value *out) {
     struct pl_jinja_value text;
     (void)out;
-    if (!pl_jinja_str(r, &c->arg[0], &text)) return false;
+    if (!pl_jinja_str(r, &c->arg[0], &text) || !pl_jinja_spend(r, text.n)) return false;
     struct pl_jinja_value seen = pl_jinja_string(text.s, strnlen(text.s, text.n));
-    pl_jinja_strip(&seen, NULL, true, true);
+    pl_jinja_trim(pl_jinja_meter(r), &seen, NULL, true, true);
     if (!seen.n) return pl_jinja_fail(r, "the template raises an exception without a text");
     return pl_jinja_fail(r, "%.*s", pl_jinja_whole(&text, 900), text.s);
 }
@@ -83,8 +83,9 @@ static bool call_strftime_now(struct pl_jinja_run *r, const struct pl_jinja_call
     char format[128], text[512];
     if (c->arg[0].kind != PL_JINJA_STRING)
         return pl_jinja_fail(r, "strftime_now(): a string is expected");
-    if (c->arg[0].n >= sizeof format || memchr(c->arg[0].s, 0, c->arg[0].n))
+    if (c->arg[0].n >= sizeof format || strnlen(c->arg[0].s, c->arg[0].n) < c->arg[0].n)
         return pl_jinja_fail(r, "strftime_now(): this format is not supported");
+    if (!pl_jinja_spend(r, sizeof text * PL_JINJA_CHARACTER_UNITS)) return false;
     memcpy(format, c->arg[0].s, c->arg[0].n);
     format[c->arg[0].n] = 0;
     for (const char *p = format; (p = strchr(p, '%')) != NULL; p += 2)
@@ -103,11 +104,16 @@ static const struct pl_jinja_function functions[] = {
     {"lipsum", NULL, 0, {NULL}},
     {"cycler", NULL, 0, {NULL}},
     {"joiner", NULL, 0, {NULL}},
+    {NULL, NULL, 0, {NULL}},
 };
 
-const struct pl_jinja_function *pl_jinja_find_global(const char *name, size_t n) {
-    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
-        if (strlen(functions[i].name) == n && memcmp(functions[i].name, name, n) == 0)
-            return &functions[i];
+const struct pl_jinja_function *pl_jinja_globals(void) {
+    return functions;
+}
+
+const struct pl_jinja_function *pl_jinja_find_function(const struct pl_jinja_function *f,
+                                                       const char *name, size_t n) {
+    for (; f && f->name; f++)
+        if (pl_jinja_named(name, n, f->name)) return f;
     return NULL;
 }

@@ -7,7 +7,7 @@ static bool next_item(struct pl_jinja_run *r, struct pl_jinja_iterator *it,
     const struct pl_jinja_list *l = it->over.list;
     *done = it->at >= l->n;
     if (!*done) *out = l->items[it->at++];
-    return pl_jinja_spend(r, 0);
+    return pl_jinja_spend(r, PL_JINJA_ITEM_UNITS);
 }
 
 static bool next_key(struct pl_jinja_run *r, struct pl_jinja_iterator *it,
@@ -15,7 +15,7 @@ static bool next_key(struct pl_jinja_run *r, struct pl_jinja_iterator *it,
     const struct pl_jinja_map *m = it->over.map;
     *done = it->at >= m->n;
     if (!*done) *out = m->entries[it->at++].key;
-    return pl_jinja_spend(r, 0);
+    return pl_jinja_spend(r, PL_JINJA_ITEM_UNITS);
 }
 
 static bool next_character(struct pl_jinja_run *r, struct pl_jinja_iterator *it,
@@ -26,7 +26,7 @@ static bool next_character(struct pl_jinja_run *r, struct pl_jinja_iterator *it,
     *out = pl_jinja_string(s, pl_utf8_length(*s));
     out->markup = it->over.markup;
     it->at += out->n;
-    return pl_jinja_spend(r, 0);
+    return pl_jinja_spend(r, PL_JINJA_ITEM_UNITS);
 }
 
 static bool next_nothing(struct pl_jinja_run *r, struct pl_jinja_iterator *it,
@@ -77,7 +77,7 @@ bool pl_jinja_list_of(struct pl_jinja_run *r, const struct pl_jinja_value *v,
     }
 }
 
-bool pl_jinja_length(const struct pl_jinja_value *v, size_t *out) {
+bool pl_jinja_length(struct pl_jinja_meter *m, const struct pl_jinja_value *v, size_t *out) {
     switch ((enum pl_jinja_kind)v->kind) {
     case PL_JINJA_LIST:
         *out = v->list->n;
@@ -86,7 +86,7 @@ bool pl_jinja_length(const struct pl_jinja_value *v, size_t *out) {
         *out = v->map->n;
         return true;
     case PL_JINJA_STRING:
-        *out = pl_jinja_count(v->s, v->n);
+        *out = pl_jinja_count(m, v->s, v->n);
         return true;
     case PL_JINJA_UNDEFINED:
         *out = 0;

@@ -5,7 +5,8 @@
  * The language is what chat templates use; whatever else Jinja knows is refused by line and column,
  * when the program is parsed or when the place is reached. Nothing is rendered differently.
  *   J1  the result is that of transformers to the byte, or a failure
- *   J2  a program cannot hang, nor take more than 64 MiB
+ *   J2  a program cannot hang, nor take more than 64 MiB and 20 times the bytes that come in: it is
+ *       stopped by PL_ERR_TEMPLATE_LIMIT, within a second for rows of a few megabytes
  *   J3  one program may be rendered by several threads, each with a memory of its own
  * Use: pl_jinja_parse(text, n, "model's template", &program, &d);
  *      struct pl_jinja_memory m = {0};
@@ -33,14 +34,18 @@ bool pl_jinja_marks_answers(const struct pl_jinja *program);
 /* It mentions a variable of this name. */
 bool pl_jinja_mentions(const struct pl_jinja *program, const char *name, size_t n);
 
-/* Where values of one rendering live. */
+/* Where the values of one row live, and what the programs that render it may spend. */
 struct pl_jinja_memory {
     struct pl_jinja_arena arena;
+    uint64_t input_bytes;
 };
-void pl_jinja_begin(struct pl_jinja_memory *m); /* forgets the values */
+void pl_jinja_begin(struct pl_jinja_memory *m); /* forgets the values, and what was spent */
+/* So many bytes of a row come in, which raises the limits: long rows are honest work. */
+void pl_jinja_admit(struct pl_jinja_memory *m, uint64_t bytes);
 void pl_jinja_memory_finish(struct pl_jinja_memory *m);
 
-/* The value at the cursor. False: s says why; integers beyond 64 bits are not supported. */
+/* The value at the cursor, which is admitted. Its strings may be parts of the text that is
+ * scanned. False: s says why; integers beyond 64 bits are not supported. */
 bool pl_jinja_read_json(struct pl_jinja_memory *m, struct pl_scan *s, struct pl_jinja_value *out);
 
 struct pl_jinja_span {
@@ -63,7 +68,7 @@ struct pl_jinja_spans {
 void pl_jinja_spans_finish(struct pl_jinja_spans *s);
 
 /* Replaces *out. spans (nullable) gets the parts that generation blocks mark. PL_ERR_DATA_TEMPLATE:
- * the program raised an error, or met a limit. */
+ * the program raised an error; PL_ERR_TEMPLATE_LIMIT: it met a limit. */
 pl_err pl_jinja_render(const struct pl_jinja *program, struct pl_jinja_memory *m,
                        const struct pl_jinja_inputs *in, struct pl_text *out,
                        struct pl_jinja_spans *spans, struct pl_diag *d);

@@ -1,105 +1,10 @@
-/* json.c - JSON into values, and values into JSON as Python's json.dumps writes it. */
+/* json.c - values into JSON as Python's json.dumps writes it. */
 #include "runtime/data/jinja/run.h"
 #include "runtime/data/tokenizer/utf8.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
-/* --- reading ---------------------------------------------------------------------------------- */
-static bool short_of_memory(struct pl_jinja_memory *m, struct pl_scan *s) {
-    bool limit = m->arena.shortage != PL_JINJA_NO_MEMORY;
-    return pl_scan_fail(s, limit ? PL_ERR_DATA_TEMPLATE : PL_ERR_HOST_OOM, s->at, NULL,
-                        limit ? "the row is too large for a chat template"
-                              : "no memory for the row");
-}
-
-static bool read_string(struct pl_jinja_memory *m, struct pl_scan *s, struct pl_jinja_value *out) {
-    struct pl_text text = {0};
-    bool ok = pl_scan_string(s, &text);
-    char *copy = ok && !text.failed
-                     ? pl_jinja_alloc_joined(&m->arena, NULL, 0, pl_text_str(&text), text.len)
-                     : NULL;
-    if (ok && !copy) {
-        if (text.failed) m->arena.shortage = PL_JINJA_NO_MEMORY;
-        ok = short_of_memory(m, s);
-    }
-    if (ok) *out = pl_jinja_string(copy, text.len);
-    pl_text_finish(&text);
-    return ok;
-}
-
-static bool read_number(struct pl_scan *s, struct pl_jinja_value *out) {
-    char text[512], shown[PL_SHOWN];
-    const char *digits;
-    size_t n, at = s->at;
-    if (!pl_scan_number(s, &digits, &n)) return false;
-    bool whole = pl_scan_is_finite(digits, n) && !memchr(digits, '.', n) &&
-                 !memchr(digits, 'e', n) && !memchr(digits, 'E', n);
-    if (n >= sizeof text)
-        return pl_scan_fail(s, PL_ERR_DATA_FIELD, at, NULL, "a number of %zu digits", n);
-    memcpy(text, digits, n);
-    text[n] = 0;
-    errno = 0;
-    *out = whole ? pl_jinja_int(strtoll(text, NULL, 10)) : pl_jinja_float(strtod(text, NULL));
-    if (!whole || !errno) return true;
-    return pl_scan_fail(s, PL_ERR_DATA_FIELD, at, "write it as a string",
-                        "the integer %s does not fit 64 bits", pl_scan_show(digits, n, shown));
-}
-
-static bool read_array(struct pl_jinja_memory *m, struct pl_scan *s, struct pl_jinja_value *out) {
-    struct pl_jinja_list *l = pl_jinja_list_new(&m->arena, 0);
-    struct pl_jinja_value v;
-    if (!l) return short_of_memory(m, s);
-    if (!pl_scan_enter_array(s)) return false;
-    while (pl_scan_next_element(s)) {
-        if (!pl_jinja_read_json(m, s, &v)) return false;
-        if (!pl_jinja_list_add(&m->arena, l, &v)) return short_of_memory(m, s);
-    }
-    *out = pl_jinja_list(l, PL_JINJA_PLAIN);
-    return s->err == PL_ERR_OK;
-}
-
-static bool read_object(struct pl_jinja_memory *m, struct pl_scan *s, struct pl_jinja_value *out) {
-    struct pl_jinja_map *map = pl_jinja_map_new(&m->arena, 0);
-    struct pl_jinja_value key, v;
-    struct pl_text name = {0};
-    bool ok = map || short_of_memory(m, s);
-    ok = ok && pl_scan_enter(s);
-    while (ok && pl_scan_next_key(s, &name)) {
-        char *copy = pl_jinja_alloc_joined(&m->arena, NULL, 0, pl_text_str(&name), name.len);
-        if (!copy || name.failed) ok = short_of_memory(m, s);
-        key = pl_jinja_string(copy, name.len);
-        ok = ok && pl_jinja_read_json(m, s, &v);
-        if (ok && !pl_jinja_map_set(&m->arena, map, &key, &v)) ok = short_of_memory(m, s);
-    }
-    pl_text_finish(&name);
-    *out = pl_jinja_map(map);
-    return ok && s->err == PL_ERR_OK;
-}
-
-bool pl_jinja_read_json(struct pl_jinja_memory *m, struct pl_scan *s, struct pl_jinja_value *out) {
-    switch (pl_scan_peek(s)) {
-    case PL_SCAN_STRING:
-        return read_string(m, s, out);
-    case PL_SCAN_NUMBER:
-        return read_number(s, out);
-    case PL_SCAN_ARRAY:
-        return read_array(m, s, out);
-    case PL_SCAN_OBJECT:
-        return read_object(m, s, out);
-    case PL_SCAN_BOOLEAN:
-        *out = pl_jinja_bool(s->text[s->at] == 't');
-        break;
-    default:
-        *out = pl_jinja_none();
-        break;
-    }
-    return pl_scan_skip(s);
-}
-
-/* --- writing ---------------------------------------------------------------------------------- */
 enum { ENSURE_ASCII, INDENT, SEPARATORS, SORT_KEYS }; /* parameters of tojson */
 
 struct writer {
@@ -134,7 +39,8 @@ static bool write_string(struct writer *w, const struct pl_jinja_value *v) {
     char escaped[16];
     size_t plain = 0;
     uint32_t c;
-    if (!add(w, "\"", 1)) return false;
+    if (!pl_jinja_spend(w->r, PL_JINJA_CHARACTER_UNITS * (uint64_t)v->n) || !add(w, "\"", 1))
+        return false;
     for (size_t i = 0, length; i < v->n; i += length) {
         length = pl_utf8_next(v->s + i, &c);
         size_t n = escape(c, w->ascii, escaped);
@@ -148,7 +54,8 @@ static bool write_string(struct writer *w, const struct pl_jinja_value *v) {
 static bool write_float(struct writer *w, double f) {
     char text[PL_JINJA_FLOAT_ROOM];
     const char *name = isnan(f) ? "NaN" : isinf(f) ? f > 0 ? "Infinity" : "-Infinity" : NULL;
-    return name ? add(w, name, strlen(name)) : add(w, text, pl_jinja_float_repr(f, text));
+    return name ? add(w, name, strlen(name))
+                : add(w, text, pl_jinja_float_repr(pl_jinja_meter(w->r), f, text));
 }
 
 static bool new_line(struct writer *w) {
@@ -193,31 +100,14 @@ static bool write_key(struct writer *w, const struct pl_jinja_value *key) {
     return add(w, "\"", 1) && add_value(w, &text) && add(w, "\"", 1);
 }
 
-/* The entries by their keys, which must have an order. */
-static bool sort_entries(struct writer *w, const struct pl_jinja_map *m,
-                         struct pl_jinja_entry *sorted) {
-    int order;
-    for (size_t i = 0; i < m->n; i++) {
-        size_t k = i;
-        for (; k; k--) {
-            if (!pl_jinja_order(&sorted[k - 1].key, &m->entries[i].key, &order))
-                return pl_jinja_fail(w->r, "keys of different types have no order");
-            if (order <= 0) break;
-            sorted[k] = sorted[k - 1];
-        }
-        sorted[k] = m->entries[i];
-        if (!pl_jinja_spend(w->r, 64 * (uint64_t)(i - k))) return false;
-    }
-    return true;
-}
-
 static bool write_map(struct writer *w, const struct pl_jinja_map *m) {
     const struct pl_jinja_entry *entries = m->entries;
     if (!m->n) return add(w, "{}", 2);
     if (w->sorted) {
         struct pl_jinja_entry *sorted = pl_jinja_alloc_array(w->r->arena, m->n, sizeof *sorted);
         if (!sorted) return pl_jinja_fail_memory(w->r);
-        if (!sort_entries(w, m, sorted)) return false;
+        memcpy(sorted, m->entries, m->n * sizeof *sorted);
+        if (!pl_jinja_sort(w->r, sorted, m->n, false)) return false;
         entries = sorted;
     }
     if (!add(w, "{", 1)) return false;
@@ -233,6 +123,7 @@ static bool write_map(struct writer *w, const struct pl_jinja_map *m) {
 static bool write_value(struct writer *w, const struct pl_jinja_value *v) {
     char text[PL_JINJA_FLOAT_ROOM];
     bool list = v->kind == PL_JINJA_LIST && v->sequence <= PL_JINJA_TUPLE;
+    if (!pl_jinja_spend(w->r, PL_JINJA_STEP_UNITS)) return false;
     if (list) return write_list(w, v->list);
     switch ((enum pl_jinja_kind)v->kind) {
     case PL_JINJA_NONE:

@@ -2,6 +2,8 @@
 #include "runtime/data/jinja/run.h"
 #include "runtime/data/tokenizer/utf8.h"
 
+#define LOOKING_FOR_NAME 256 /* units: a table of methods is looked through */
+
 static void undefined_member(const struct pl_jinja_value *of, const char *name, size_t n,
                              struct pl_jinja_value *out) {
     *out = (struct pl_jinja_value){.kind = PL_JINJA_UNDEFINED,
@@ -19,7 +21,7 @@ static bool changes_its_value(const struct pl_jinja_value *v, const char *name, 
                              : v->kind == PL_JINJA_LIST && v->sequence == PL_JINJA_PLAIN ? of_list
                                                                                          : NULL;
     for (; all && *all; all++)
-        if (strlen(*all) == n && memcmp(*all, name, n) == 0) return true;
+        if (pl_jinja_named(name, n, *all)) return true;
     return false;
 }
 
@@ -35,11 +37,13 @@ static bool bind_method(struct pl_jinja_run *r, const struct pl_jinja_value *v,
 bool pl_jinja_member(struct pl_jinja_run *r, const struct pl_jinja_value *v, const char *name,
                      size_t n, struct pl_jinja_value *out) {
     *out = (struct pl_jinja_value){0};
+    if (!pl_jinja_spend(r, LOOKING_FOR_NAME)) return false;
     if (n > 1 && name[0] == '_' && name[1] == '_')
         return pl_jinja_fail(r, "names that begin with __ are not supported");
     if (v->kind == PL_JINJA_LOOP) return pl_jinja_loop_member(r, v->loop, name, n, out);
     if (v->kind == PL_JINJA_NAMESPACE) {
-        const struct pl_jinja_value *found = pl_jinja_map_find(v->map, name, n);
+        const struct pl_jinja_value key = pl_jinja_string(name, n);
+        const struct pl_jinja_value *found = pl_jinja_map_get(pl_jinja_meter(r), v->map, &key);
         if (found) *out = *found;
         return true;
     }
@@ -49,7 +53,7 @@ bool pl_jinja_member(struct pl_jinja_run *r, const struct pl_jinja_value *v, con
         undefined_member(v, name, n, out);
         return true;
     }
-    const struct pl_jinja_function *f = pl_jinja_find_method(v, name, n);
+    const struct pl_jinja_function *f = pl_jinja_find_function(pl_jinja_methods(v), name, n);
     if (!f) return true;
     if (!f->call)
         return pl_jinja_fail(r, "`%s` of a %s is not supported", f->name, pl_jinja_type_name(v));
@@ -63,14 +67,14 @@ static bool index_value(struct pl_jinja_run *r, const struct pl_jinja_value *v,
     int64_t i;
     *found = false;
     if (v->kind == PL_JINJA_MAP) {
-        const struct pl_jinja_value *item = pl_jinja_map_get(v->map, key);
+        const struct pl_jinja_value *item = pl_jinja_map_get(pl_jinja_meter(r), v->map, key);
         *found = item != NULL;
         if (item) *out = *item;
-        return pl_jinja_spend(r, 4 * (uint64_t)v->map->n);
+        return pl_jinja_spend(r, 0);
     }
     bool sequence = v->kind == PL_JINJA_LIST && v->sequence <= PL_JINJA_RANGE;
     if ((!sequence && v->kind != PL_JINJA_STRING) || !pl_jinja_integer(key, &i)) return true;
-    pl_jinja_length(v, &length);
+    pl_jinja_length(pl_jinja_meter(r), v, &length);
     if (i < 0) i += (int64_t)length;
     *found = i >= 0 && i < (int64_t)length;
     if (!*found) return true;
@@ -78,10 +82,10 @@ static bool index_value(struct pl_jinja_run *r, const struct pl_jinja_value *v,
         *out = v->list->items[i];
         return true;
     }
-    size_t at = pl_jinja_byte_of(v->s, v->n, (size_t)i);
+    size_t at = pl_jinja_byte_of(pl_jinja_meter(r), v->s, v->n, (size_t)i);
     *out = pl_jinja_string(v->s + at, pl_utf8_length(v->s[at]));
     out->markup = v->markup;
-    return pl_jinja_spend(r, v->n);
+    return pl_jinja_spend(r, 0);
 }
 
 bool pl_jinja_attr(struct pl_jinja_run *r, const struct pl_jinja_value *v, const char *name,

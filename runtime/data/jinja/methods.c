@@ -24,6 +24,10 @@ static bool number_or(struct pl_jinja_run *r, const struct pl_jinja_value *v, in
            pl_jinja_fail(r, "an integer is expected, not a %s", pl_jinja_type_name(v));
 }
 
+static bool spend_characters(struct pl_jinja_run *r, const struct pl_jinja_value *v) {
+    return pl_jinja_spend(r, PL_JINJA_CHARACTER_UNITS * (uint64_t)v->n);
+}
+
 static bool say(struct pl_jinja_value *out, bool b) {
     *out = pl_jinja_bool(b);
     return true;
@@ -34,7 +38,6 @@ bool pl_jinja_change_case(struct pl_jinja_run *r, const struct pl_jinja_value *v
                           enum pl_jinja_case how, struct pl_jinja_value *out) {
     uint32_t unknown;
     bool markup = v->markup;
-    if (!pl_jinja_spend(r, 4 * (uint64_t)v->n)) return false;
     if (!pl_jinja_recase(r->arena, v, how, out, &unknown))
         return unknown ? pl_jinja_fail(r, "the case of U+%04X is not supported", unknown)
                        : pl_jinja_fail_memory(r);
@@ -47,9 +50,9 @@ bool pl_jinja_replace(struct pl_jinja_run *r, const struct pl_jinja_value *v,
                       int64_t count, struct pl_jinja_value *out) {
     struct pl_jinja_value s = pl_jinja_literal("");
     size_t at = 0, plain = 0;
-    if (!pl_jinja_spend(r, v->n)) return false;
+    struct pl_jinja_meter *meter = pl_jinja_meter(r);
     for (; count != 0 && at <= v->n; count--) {
-        ptrdiff_t found = pl_jinja_find(v->s + at, v->n - at, old->s, old->n);
+        ptrdiff_t found = pl_jinja_search(meter, v->s + at, v->n - at, old->s, old->n, false);
         if (found < 0) break;
         size_t here = at + (size_t)found;
         if (!pl_jinja_grow(r, &s, v->s + plain, here - plain) ||
@@ -79,7 +82,7 @@ bool pl_jinja_split_lines(struct pl_jinja_run *r, const struct pl_jinja_value *v
                           struct pl_jinja_list **out) {
     struct pl_jinja_value line;
     size_t begin = 0;
-    if (!pl_jinja_make_list(r, 0, out) || !pl_jinja_spend(r, v->n)) return false;
+    if (!pl_jinja_make_list(r, 0, out) || !spend_characters(r, v)) return false;
     for (size_t i = 0; i < v->n;) {
         size_t n = line_break(v->s + i, v->n - i);
         if (!n) {
@@ -100,8 +103,8 @@ static bool strip(struct pl_jinja_run *r, const struct pl_jinja_call *c, bool le
     const struct pl_jinja_value *set = absent(&c->arg[0]) ? NULL : &c->arg[0];
     if (set && !need_string(r, set)) return false;
     *out = c->self;
-    pl_jinja_strip(out, set, left, right);
-    return pl_jinja_spend(r, c->self.n - out->n);
+    pl_jinja_trim(pl_jinja_meter(r), out, set, left, right);
+    return pl_jinja_spend(r, 0);
 }
 METHOD(str_strip) {
     return strip(r, c, true, true, out);
@@ -113,9 +116,11 @@ METHOD(str_rstrip) {
     return strip(r, c, false, true, out);
 }
 
-static bool ends_with(const struct pl_jinja_value *v, const struct pl_jinja_value *part,
-                      bool at_end) {
-    return v->n >= part->n && memcmp(at_end ? v->s + v->n - part->n : v->s, part->s, part->n) == 0;
+static bool ends_with(struct pl_jinja_run *r, const struct pl_jinja_value *v,
+                      const struct pl_jinja_value *part, bool at_end) {
+    const char *s = at_end && v->n > part->n ? v->s + v->n - part->n : v->s;
+    const struct pl_jinja_value end = pl_jinja_string(s, part->n < v->n ? part->n : v->n);
+    return pl_jinja_equal(pl_jinja_meter(r), &end, part);
 }
 
 /* startswith and endswith: one string, or any of a tuple. */
@@ -128,7 +133,7 @@ static bool has_end(struct pl_jinja_run *r, const struct pl_jinja_call *c, bool 
     for (size_t i = 0; i < n; i++) {
         const struct pl_jinja_value *part = tuple ? &any->list->items[i] : any;
         if (!need_string(r, part)) return false;
-        holds |= ends_with(&c->self, part, at_end);
+        holds |= ends_with(r, &c->self, part, at_end);
     }
     return say(out, holds);
 }
@@ -143,7 +148,7 @@ static bool remove_end(struct pl_jinja_run *r, const struct pl_jinja_call *c, bo
                        struct pl_jinja_value *out) {
     if (!need_string(r, &c->arg[0])) return false;
     *out = c->self;
-    if (!ends_with(out, &c->arg[0], at_end)) return true;
+    if (!ends_with(r, out, &c->arg[0], at_end)) return true;
     out->n -= c->arg[0].n;
     if (!at_end) out->s += c->arg[0].n;
     return true;
@@ -171,6 +176,7 @@ static size_t past_space(const struct pl_jinja_value *v, size_t at) {
 /* Words between white space, at most `most` cuts; the rest keeps what is in it. */
 static bool split_words(struct pl_jinja_run *r, const struct pl_jinja_value *v, int64_t most,
                         struct pl_jinja_list *l) {
+    if (!spend_characters(r, v)) return false;
     size_t at = past_space(v, 0);
     for (; at < v->n && most != 0; most--) {
         size_t end = at;
@@ -181,7 +187,7 @@ static bool split_words(struct pl_jinja_run *r, const struct pl_jinja_value *v, 
     }
     if (at == v->n) return true;
     struct pl_jinja_value rest = pl_jinja_string(v->s + at, v->n - at);
-    pl_jinja_strip(&rest, NULL, false, true);
+    pl_jinja_trim(pl_jinja_meter(r), &rest, NULL, false, true);
     return push_part(r, l, v, at, at + rest.n);
 }
 
@@ -189,7 +195,8 @@ static bool split_by(struct pl_jinja_run *r, const struct pl_jinja_value *v,
                      const struct pl_jinja_value *by, int64_t most, struct pl_jinja_list *l) {
     size_t at = 0;
     for (; most != 0; most--) {
-        ptrdiff_t found = pl_jinja_find(v->s + at, v->n - at, by->s, by->n);
+        ptrdiff_t found =
+            pl_jinja_search(pl_jinja_meter(r), v->s + at, v->n - at, by->s, by->n, false);
         if (found < 0) break;
         if (!push_part(r, l, v, at, at + (size_t)found)) return false;
         at += (size_t)found + by->n;
@@ -201,7 +208,7 @@ static bool rsplit_by(struct pl_jinja_run *r, const struct pl_jinja_value *v,
                       const struct pl_jinja_value *by, int64_t most, struct pl_jinja_list *l) {
     size_t end = v->n;
     for (; most != 0; most--) {
-        ptrdiff_t found = pl_jinja_rfind(v->s, end, by->s, by->n);
+        ptrdiff_t found = pl_jinja_search(pl_jinja_meter(r), v->s, end, by->s, by->n, true);
         if (found < 0) break;
         if (!push_part(r, l, v, (size_t)found + by->n, end)) return false;
         end = (size_t)found;
@@ -221,7 +228,6 @@ static bool split(struct pl_jinja_run *r, const struct pl_jinja_call *c, bool fr
     struct pl_jinja_list *l;
     int64_t most;
     if (!number_or(r, &c->arg[1], -1, &most) || !pl_jinja_make_list(r, 0, &l)) return false;
-    if (!pl_jinja_spend(r, c->self.n)) return false;
     if (absent(by) && from_end && most >= 0)
         return pl_jinja_fail(r, "rsplit at white space with a limit is not supported");
     if (!absent(by) && (!need_string(r, by) || (!by->n && !pl_jinja_fail(r, "empty separator"))))
@@ -252,13 +258,12 @@ static bool partition(struct pl_jinja_run *r, const struct pl_jinja_call *c, boo
     struct pl_jinja_list *l;
     if (!need_string(r, by) || !pl_jinja_make_list(r, 3, &l)) return false;
     if (!by->n) return pl_jinja_fail(r, "empty separator");
-    ptrdiff_t found = from_end ? pl_jinja_rfind(v->s, v->n, by->s, by->n)
-                               : pl_jinja_find(v->s, v->n, by->s, by->n);
+    ptrdiff_t found = pl_jinja_search(pl_jinja_meter(r), v->s, v->n, by->s, by->n, from_end);
     size_t begin = found >= 0 ? (size_t)found : from_end ? 0 : v->n;
     size_t end = found >= 0 ? begin + by->n : begin;
     *out = pl_jinja_list(l, PL_JINJA_TUPLE);
     return push_part(r, l, v, 0, begin) && push_part(r, l, v, begin, end) &&
-           push_part(r, l, v, end, v->n) && pl_jinja_spend(r, v->n);
+           push_part(r, l, v, end, v->n);
 }
 METHOD(str_partition) {
     return partition(r, c, false, out);
@@ -275,14 +280,15 @@ static bool find(struct pl_jinja_run *r, const struct pl_jinja_call *c, bool fro
     if (!need_string(r, part) || !number_or(r, &c->arg[1], 0, &begin)) return false;
     if (begin < 0 || c->arg[2].kind != PL_JINJA_ABSENT)
         return pl_jinja_fail(r, "find within a part is not supported");
-    size_t from = pl_jinja_byte_of(v->s, v->n, (size_t)begin);
-    if (begin && pl_jinja_count(v->s, v->n) < (uint64_t)begin) from = SIZE_MAX;
-    ptrdiff_t found = from == SIZE_MAX ? -1
-                      : from_end       ? pl_jinja_rfind(v->s + from, v->n - from, part->s, part->n)
-                                       : pl_jinja_find(v->s + from, v->n - from, part->s, part->n);
+    struct pl_jinja_meter *meter = pl_jinja_meter(r);
+    size_t from = pl_jinja_byte_of(meter, v->s, v->n, (size_t)begin);
+    bool beyond = begin && pl_jinja_count(meter, v->s, v->n) < (uint64_t)begin;
+    ptrdiff_t found =
+        beyond ? -1 : pl_jinja_search(meter, v->s + from, v->n - from, part->s, part->n, from_end);
     if (found < 0 && must_be_there) return pl_jinja_fail(r, "substring not found");
-    *out = pl_jinja_int(found < 0 ? -1 : (int64_t)pl_jinja_count(v->s, from + (size_t)found));
-    return pl_jinja_spend(r, v->n);
+    *out =
+        pl_jinja_int(found < 0 ? -1 : (int64_t)pl_jinja_count(meter, v->s, from + (size_t)found));
+    return pl_jinja_spend(r, 0);
 }
 METHOD(str_find) {
     return find(r, c, false, false, out);
@@ -301,14 +307,15 @@ METHOD(str_count) {
     const struct pl_jinja_value *v = &c->self, *part = &c->arg[0];
     int64_t n = 0;
     if (!need_string(r, part)) return false;
-    if (!part->n) n = (int64_t)pl_jinja_count(v->s, v->n) + 1;
+    struct pl_jinja_meter *meter = pl_jinja_meter(r);
+    if (!part->n) n = (int64_t)pl_jinja_count(meter, v->s, v->n) + 1;
     for (size_t at = 0; part->n && at < v->n; n++) {
-        ptrdiff_t found = pl_jinja_find(v->s + at, v->n - at, part->s, part->n);
+        ptrdiff_t found = pl_jinja_search(meter, v->s + at, v->n - at, part->s, part->n, false);
         if (found < 0) break;
         at += (size_t)found + part->n;
     }
     *out = pl_jinja_int(n);
-    return pl_jinja_spend(r, v->n);
+    return pl_jinja_spend(r, 0);
 }
 
 METHOD(str_replace) {
@@ -341,9 +348,9 @@ static bool classify(struct pl_jinja_run *r, const struct pl_jinja_call *c,
                      enum pl_jinja_class class, struct pl_jinja_value *out) {
     uint32_t unknown;
     bool holds;
-    if (!pl_jinja_classify(&c->self, class, &holds, &unknown))
+    if (!pl_jinja_classify(pl_jinja_meter(r), &c->self, class, &holds, &unknown))
         return pl_jinja_fail(r, "whether U+%04X is a digit is not known", unknown);
-    return say(out, holds) && pl_jinja_spend(r, c->self.n);
+    return say(out, holds) && pl_jinja_spend(r, 0);
 }
 #define CLASS_METHOD(name, class)                                                                  \
     METHOD(name) {                                                                                 \
@@ -361,11 +368,13 @@ CLASS_METHOD(str_isascii, PL_JINJA_ASCII)
 static bool justify(struct pl_jinja_run *r, const struct pl_jinja_call *c, bool right,
                     struct pl_jinja_value *out) {
     struct pl_jinja_value fill = pl_jinja_literal(" "), pad;
-    int64_t width, have = (int64_t)pl_jinja_count(c->self.s, c->self.n);
+    struct pl_jinja_meter *meter = pl_jinja_meter(r);
+    int64_t width, have = (int64_t)pl_jinja_count(meter, c->self.s, c->self.n);
     if (!number_or(r, &c->arg[0], 0, &width)) return false;
     if (c->arg[1].kind != PL_JINJA_ABSENT) fill = c->arg[1];
     if (!need_string(r, &fill)) return false;
-    if (pl_jinja_count(fill.s, fill.n) != 1) return pl_jinja_fail(r, "one character to fill with");
+    if (pl_jinja_count(meter, fill.s, fill.n) != 1)
+        return pl_jinja_fail(r, "one character to fill with");
     const struct pl_jinja_value times = pl_jinja_int(width > have ? width - have : 0);
     return pl_jinja_binary(r, PL_JINJA_MUL, &fill, &times, &pad) &&
            pl_jinja_join(r, right ? &pad : &c->self, right ? &c->self : &pad, out);
@@ -381,10 +390,10 @@ METHOD(str_rjust) {
 METHOD(map_get) {
     const struct pl_jinja_value *v;
     *out = c->arg[1].kind == PL_JINJA_ABSENT ? pl_jinja_none() : c->arg[1];
-    if (!pl_jinja_hashable(&c->arg[0]))
+    if (!pl_jinja_hashable(pl_jinja_meter(r), &c->arg[0]))
         return pl_jinja_fail(r, "unhashable type: '%s'", pl_jinja_type_name(&c->arg[0]));
-    if ((v = pl_jinja_map_get(c->self.map, &c->arg[0])) != NULL) *out = *v;
-    return pl_jinja_spend(r, 4 * (uint64_t)c->self.map->n);
+    if ((v = pl_jinja_map_get(pl_jinja_meter(r), c->self.map, &c->arg[0])) != NULL) *out = *v;
+    return pl_jinja_spend(r, 0);
 }
 
 /* A view of a dict: its keys, its values or pairs of both. */
@@ -405,7 +414,7 @@ static bool view(struct pl_jinja_run *r, const struct pl_jinja_call *c, enum pl_
         if (!pl_jinja_push(r, l, &v)) return false;
     }
     *out = pl_jinja_list(l, what);
-    return pl_jinja_spend(r, 64 * (uint64_t)m->n);
+    return true;
 }
 METHOD(map_items) {
     return view(r, c, PL_JINJA_ITEMS, out);
@@ -427,15 +436,14 @@ METHOD(copy) {
 METHOD(list_count) {
     int64_t n = 0;
     for (size_t i = 0; i < c->self.list->n; i++)
-        n += pl_jinja_equal(&c->self.list->items[i], &c->arg[0]);
+        n += pl_jinja_equal(pl_jinja_meter(r), &c->self.list->items[i], &c->arg[0]);
     *out = pl_jinja_int(n);
-    return pl_jinja_spend(r, 64 * (uint64_t)c->self.list->n);
+    return pl_jinja_spend(r, 0);
 }
 
 METHOD(list_index) {
     for (size_t i = 0; i < c->self.list->n; i++) {
-        if (!pl_jinja_spend(r, 0)) return false;
-        if (!pl_jinja_equal(&c->self.list->items[i], &c->arg[0])) continue;
+        if (!pl_jinja_equal(pl_jinja_meter(r), &c->self.list->items[i], &c->arg[0])) continue;
         *out = pl_jinja_int((int64_t)i);
         return true;
     }
@@ -540,7 +548,7 @@ static const struct pl_jinja_function of_number[] = {
     NOT_SUPPORTED(is_integer), NOT_SUPPORTED(hex),
     NOT_SUPPORTED(fromhex),    END};
 
-static const struct pl_jinja_function *table_of(const struct pl_jinja_value *v) {
+const struct pl_jinja_function *pl_jinja_methods(const struct pl_jinja_value *v) {
     static const struct pl_jinja_function *const of_sequence[PL_JINJA_SEQUENCES] = {
         of_list, of_tuple, of_view, of_view, of_view, of_view};
     switch ((enum pl_jinja_kind)v->kind) {
@@ -557,12 +565,4 @@ static const struct pl_jinja_function *table_of(const struct pl_jinja_value *v) 
     default:
         return NULL;
     }
-}
-
-const struct pl_jinja_function *pl_jinja_find_method(const struct pl_jinja_value *v,
-                                                     const char *name, size_t n) {
-    const struct pl_jinja_function *f = table_of(v);
-    for (; f && f->name; f++)
-        if (strlen(f->name) == n && memcmp(f->name, name, n) == 0) return f;
-    return NULL;
 }

@@ -88,6 +88,7 @@ static bool number_binary(struct pl_jinja_run *r, enum pl_jinja_op op,
     double f, g;
     pl_jinja_number(a, &f);
     pl_jinja_number(b, &g);
+    if (op >= PL_JINJA_FLOOR && !pl_jinja_spend(r, PL_JINJA_NUMBER_UNITS)) return false;
     bool divides = op == PL_JINJA_DIV || op == PL_JINJA_FLOOR || op == PL_JINJA_MOD;
     if (divides && g == 0) return pl_jinja_fail(r, "division by zero");
     bool whole = pl_jinja_integer(a, &x) && pl_jinja_integer(b, &y);
@@ -115,7 +116,7 @@ static bool concat_lists(struct pl_jinja_run *r, const struct pl_jinja_value *a,
                            i < a->list->n ? &a->list->items[i] : &b->list->items[i - a->list->n]))
             return false;
     *out = pl_jinja_list(l, a->sequence);
-    return pl_jinja_spend(r, 16 * (uint64_t)l->n);
+    return true;
 }
 
 /* Text that `safe` let through escapes what is added to it. */
@@ -142,21 +143,31 @@ static bool add_strings(struct pl_jinja_run *r, const struct pl_jinja_value *a,
     return pl_jinja_join(r, &x, &y, out);
 }
 
+/* What is there is doubled until the rest is shorter. */
+static bool repeat_text(struct pl_jinja_run *r, const struct pl_jinja_value *v, uint64_t times,
+                        struct pl_jinja_value *out) {
+    char *text = pl_jinja_alloc_array(r->arena, times, v->n);
+    if (!text) return pl_jinja_fail_memory(r);
+    size_t all = (size_t)times * v->n, have = all ? v->n : 0;
+    if (have) memcpy(text, v->s, have);
+    for (size_t n; have < all; have += n) {
+        n = have < all - have ? have : all - have;
+        memcpy(text + have, text, n);
+    }
+    *out = pl_jinja_string(text, all);
+    out->markup = v->markup;
+    return true;
+}
+
 static bool repeat(struct pl_jinja_run *r, const struct pl_jinja_value *v, int64_t times,
                    struct pl_jinja_value *out) {
-    struct pl_jinja_value s = pl_jinja_literal("");
     struct pl_jinja_list *l;
-    if (v->kind == PL_JINJA_STRING) {
-        for (int64_t i = 0; v->n && i < times; i++)
-            if (!pl_jinja_grow(r, &s, v->s, v->n)) return false;
-        *out = s;
-        out->markup = v->markup;
-        return true;
-    }
+    if (times < 0) times = 0;
+    if (v->kind == PL_JINJA_STRING) return repeat_text(r, v, (uint64_t)times, out);
     if (!pl_jinja_make_list(r, 0, &l)) return false;
     for (int64_t i = 0; v->list->n && i < times; i++)
         for (size_t k = 0; k < v->list->n; k++)
-            if (!pl_jinja_push(r, l, &v->list->items[k]) || !pl_jinja_spend(r, 0)) return false;
+            if (!pl_jinja_push(r, l, &v->list->items[k])) return false;
     *out = pl_jinja_list(l, v->sequence);
     return true;
 }
@@ -172,7 +183,7 @@ static bool add_conversion(struct pl_jinja_run *r, struct pl_jinja_value *s, cha
     if (type != 'd' && type != 'i') return pl_jinja_fail(r, "%%%c is not supported", type);
     if (!pl_jinja_integer(v, &i)) return pl_jinja_fail(r, "%%d takes integers only");
     snprintf(digits, sizeof digits, "%lld", (long long)i);
-    return pl_jinja_grow(r, s, digits, strlen(digits));
+    return pl_jinja_spend(r, PL_JINJA_STEP_UNITS) && pl_jinja_grow(r, s, digits, strlen(digits));
 }
 
 static bool format_string(struct pl_jinja_run *r, const struct pl_jinja_value *a,
@@ -223,16 +234,9 @@ bool pl_jinja_binary(struct pl_jinja_run *r, enum pl_jinja_op op, const struct p
 }
 
 /* --- comparisons ------------------------------------------------------------------------------ */
-/* What comparing may cost; values nest, so only the outermost counts. */
-static uint64_t size_of(const struct pl_jinja_value *v) {
-    return v->kind == PL_JINJA_STRING ? v->n
-           : v->kind == PL_JINJA_LIST ? 64 * (uint64_t)v->list->n
-           : v->kind == PL_JINJA_MAP  ? 64 * (uint64_t)v->map->n
-                                      : 0;
-}
-
 static bool contains(struct pl_jinja_run *r, const struct pl_jinja_value *a,
                      const struct pl_jinja_value *b, bool *out) {
+    struct pl_jinja_meter *meter = pl_jinja_meter(r);
     struct pl_jinja_iterator *it;
     struct pl_jinja_value item;
     bool done;
@@ -241,44 +245,42 @@ static bool contains(struct pl_jinja_run *r, const struct pl_jinja_value *a,
         if (a->kind != PL_JINJA_STRING)
             return pl_jinja_fail(r, "'in <string>' requires string as left operand, not %s",
                                  pl_jinja_type_name(a));
-        *out = pl_jinja_find(b->s, b->n, a->s, a->n) >= 0;
-        return pl_jinja_spend(r, b->n);
+        *out = pl_jinja_search(meter, b->s, b->n, a->s, a->n, false) >= 0;
+        return pl_jinja_spend(r, 0);
     }
     if (b->kind == PL_JINJA_MAP) {
-        if (!pl_jinja_hashable(a))
+        if (!pl_jinja_hashable(meter, a))
             return pl_jinja_fail(r, "a %s cannot be a key", pl_jinja_type_name(a));
-        *out = pl_jinja_map_get(b->map, a) != NULL;
-        return pl_jinja_spend(r, size_of(b));
+        *out = pl_jinja_map_get(meter, b->map, a) != NULL;
+        return pl_jinja_spend(r, 0);
     }
     if (!pl_jinja_iterate(r, b, &it)) return false;
     while (!*out) {
         if (!pl_jinja_next(r, it, &item, &done)) return false;
         if (done) break;
-        if (!pl_jinja_spend(r, size_of(&item))) return false;
-        *out = pl_jinja_equal(a, &item);
+        *out = pl_jinja_equal(meter, a, &item);
     }
-    return true;
+    return pl_jinja_spend(r, 0);
 }
 
 bool pl_jinja_compare(struct pl_jinja_run *r, enum pl_jinja_op op, const struct pl_jinja_value *a,
                       const struct pl_jinja_value *b, bool *out) {
     int order;
-    if (!pl_jinja_spend(r, size_of(a) < size_of(b) ? size_of(a) : size_of(b))) return false;
     if (op == PL_JINJA_EQ || op == PL_JINJA_NE) {
-        *out = pl_jinja_equal(a, b) == (op == PL_JINJA_EQ);
-        return true;
+        *out = pl_jinja_equal(pl_jinja_meter(r), a, b) == (op == PL_JINJA_EQ);
+        return pl_jinja_spend(r, 0);
     }
     if (op == PL_JINJA_IN || op == PL_JINJA_NOT_IN) {
         if (!contains(r, a, b, out)) return false;
         *out = *out == (op == PL_JINJA_IN);
         return true;
     }
-    if (!pl_jinja_order(a, b, &order)) return unsupported(r, op, a, b);
+    if (!pl_jinja_order(pl_jinja_meter(r), a, b, &order)) return unsupported(r, op, a, b);
     *out = op == PL_JINJA_LT   ? order < 0
            : op == PL_JINJA_LE ? order <= 0
            : op == PL_JINJA_GT ? order > 0
                                : order >= 0;
-    return true;
+    return pl_jinja_spend(r, 0);
 }
 
 /* --- slices ----------------------------------------------------------------------------------- */
@@ -299,25 +301,36 @@ static bool slice_list(struct pl_jinja_run *r, const struct pl_jinja_value *v, i
     struct pl_jinja_list *l;
     if (!pl_jinja_make_list(r, 0, &l)) return false;
     for (int64_t i = begin; step > 0 ? i < end : i > end; i += step)
-        if (!pl_jinja_push(r, l, &v->list->items[i]) || !pl_jinja_spend(r, 0)) return false;
+        if (!pl_jinja_push(r, l, &v->list->items[i])) return false;
     *out = pl_jinja_list(l, v->sequence);
     return true;
 }
 
+/* Where the character begins that stands so many before the one at byte `at`. */
+static size_t before(struct pl_jinja_run *r, const struct pl_jinja_value *v, size_t at,
+                     size_t characters) {
+    size_t from = at;
+    for (; characters && at; characters--)
+        at = pl_utf8_before(v->s, at);
+    pl_jinja_pay(pl_jinja_meter(r), PL_JINJA_SEARCH_UNITS * (uint64_t)(from - at));
+    return at;
+}
+
 static bool slice_string(struct pl_jinja_run *r, const struct pl_jinja_value *v, int64_t begin,
                          int64_t end, int64_t step, struct pl_jinja_value *out) {
+    struct pl_jinja_meter *meter = pl_jinja_meter(r);
     struct pl_jinja_value s = pl_jinja_literal("");
-    size_t at = pl_jinja_byte_of(v->s, v->n, (size_t)(begin < 0 ? 0 : begin));
+    size_t at = pl_jinja_byte_of(meter, v->s, v->n, (size_t)(begin < 0 ? 0 : begin));
     if (step == 1) {
-        size_t n = end > begin ? pl_jinja_byte_of(v->s + at, v->n - at, (size_t)(end - begin)) : 0;
-        *out = pl_jinja_string(v->s + at, n);
+        size_t most = end > begin ? (size_t)(end - begin) : 0;
+        *out = pl_jinja_string(v->s + at, pl_jinja_byte_of(meter, v->s + at, v->n - at, most));
         out->markup = v->markup;
-        return pl_jinja_spend(r, v->n);
+        return pl_jinja_spend(r, 0);
     }
     for (int64_t i = begin; step > 0 ? i < end : i > end; i += step) {
-        at = pl_jinja_byte_of(v->s, v->n, (size_t)i);
-        if (!pl_jinja_grow(r, &s, v->s + at, pl_utf8_length(v->s[at])) || !pl_jinja_spend(r, v->n))
-            return false;
+        if (!pl_jinja_grow(r, &s, v->s + at, pl_utf8_length(v->s[at]))) return false;
+        at = step > 0 ? at + pl_jinja_byte_of(meter, v->s + at, v->n - at, (size_t)step)
+                      : before(r, v, at, (size_t)-step);
     }
     *out = s;
     out->markup = v->markup;
@@ -335,7 +348,7 @@ bool pl_jinja_slice(struct pl_jinja_run *r, const struct pl_jinja_value *v,
                              v->kind == PL_JINJA_LIST ? "slicing a %s is not supported"
                                                       : "'%s' object is not subscriptable",
                              pl_jinja_type_name(v));
-    pl_jinja_length(v, &length);
+    pl_jinja_length(pl_jinja_meter(r), v, &length);
     int64_t n = (int64_t)length;
     bool every = range[2].kind == PL_JINJA_ABSENT || range[2].kind == PL_JINJA_NONE;
     if (!every && !pl_jinja_integer(&range[2], &step))

@@ -14,7 +14,7 @@
 /* --- tokens ----------------------------------------------------------------------------------- */
 bool pl_jinja_token_is(const struct pl_jinja_token *t, enum pl_jinja_token_kind kind,
                        const char *text) {
-    return t->kind == kind && t->n == strlen(text) && memcmp(t->s, text, t->n) == 0;
+    return t->kind == kind && pl_jinja_named(t->s, t->n, text);
 }
 
 bool pl_jinja_sees(const struct pl_jinja_parser *p, const char *op) {
@@ -95,6 +95,11 @@ bool pl_jinja_chain_add(struct pl_jinja_chain *c, struct pl_jinja_node *n) {
 }
 
 static bool add_symbol(struct pl_jinja *program, const char *name, size_t n) {
+    const struct pl_jinja_value key = pl_jinja_string(name, n);
+    const struct pl_jinja_value number = pl_jinja_int((int64_t)program->n_symbols);
+    if (!program->by_name) program->by_name = pl_jinja_map_new(&program->arena, 0);
+    if (!program->by_name || !pl_jinja_map_set(&program->arena, program->by_name, &key, &number))
+        return false;
     if (program->n_symbols == program->cap_symbols) {
         size_t cap = program->cap_symbols ? 2 * program->cap_symbols : 64;
         struct pl_jinja_symbol *all = pl_jinja_alloc_array(&program->arena, cap, sizeof *all);
@@ -104,18 +109,17 @@ static bool add_symbol(struct pl_jinja *program, const char *name, size_t n) {
         program->cap_symbols = cap;
     }
     program->symbols[program->n_symbols++] =
-        (struct pl_jinja_symbol){name, n, pl_jinja_find_global(name, n)};
+        (struct pl_jinja_symbol){name, n, pl_jinja_find_function(pl_jinja_globals(), name, n)};
     return true;
 }
 
 bool pl_jinja_intern(struct pl_jinja_parser *p, const struct pl_jinja_token *name, uint32_t *out) {
     struct pl_jinja *program = p->program;
-    for (size_t i = 0; i < program->n_symbols; i++) {
-        const struct pl_jinja_symbol *s = &program->symbols[i];
-        *out = (uint32_t)i;
-        if (s->n == name->n && memcmp(s->name, name->s, name->n) == 0) return true;
-    }
-    *out = (uint32_t)program->n_symbols;
+    const struct pl_jinja_value key = pl_jinja_string(name->s, name->n);
+    const struct pl_jinja_value *known =
+        pl_jinja_map_get(&program->arena.meter, program->by_name, &key);
+    *out = known ? (uint32_t)known->i : (uint32_t)program->n_symbols;
+    if (known) return true;
     return (program->n_symbols < MAX_SYMBOLS && add_symbol(program, name->s, name->n)) ||
            pl_jinja_refuse_at(p, name, "the template has too many names");
 }
@@ -439,6 +443,7 @@ static pl_err open_program(const char *text, size_t n, const char *name, struct 
                            struct pl_diag *d) {
     struct pl_jinja_parser p = {.program = program, .d = d};
     program->arena.limit_bytes = MAX_TREE_BYTES;
+    program->arena.meter.limit = UINT64_MAX; /* the work is in proportion to the text */
     char *copy = pl_jinja_alloc(&program->arena, strlen(name) + 1);
     if (!copy) return pl_host_oom(d, "the chat template");
     program->name = strcpy(copy, name);
@@ -472,8 +477,8 @@ bool pl_jinja_marks_answers(const struct pl_jinja *program) {
 }
 
 bool pl_jinja_mentions(const struct pl_jinja *program, const char *name, size_t n) {
-    for (size_t i = PL_JINJA_SYMBOL_varargs + 1; i < program->n_symbols; i++)
-        if (program->symbols[i].n == n && memcmp(program->symbols[i].name, name, n) == 0)
-            return true;
-    return false;
+    struct pl_jinja_meter meter = {.limit = UINT64_MAX};
+    const struct pl_jinja_value key = pl_jinja_string(name, n);
+    const struct pl_jinja_value *known = pl_jinja_map_get(&meter, program->by_name, &key);
+    return known && known->i > PL_JINJA_SYMBOL_varargs;
 }

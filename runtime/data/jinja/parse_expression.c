@@ -319,8 +319,9 @@ struct pl_jinja_node *pl_jinja_parse_postfix(struct pl_jinja_parser *p, struct p
 /* Finds the filter or test that n stands for, named t. */
 static struct pl_jinja_node *resolve(struct pl_jinja_parser *p, struct pl_jinja_node *n,
                                      const struct pl_jinja_token *t, const char *what) {
-    n->function = n->kind == PL_JINJA_NODE_FILTER ? pl_jinja_find_filter(t->s, t->n)
-                                                  : pl_jinja_find_test(t->s, t->n);
+    bool filter = n->kind == PL_JINJA_NODE_FILTER;
+    n->function =
+        pl_jinja_find_function(filter ? pl_jinja_filters() : pl_jinja_tests(), t->s, t->n);
     if (n->function && !n->function->call)
         return pl_jinja_refuse_at(p, t, "the %s `%.*s` is not supported", what, (int)t->n, t->s);
     if (n->function) return n;

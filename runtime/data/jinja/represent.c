@@ -7,9 +7,10 @@
 #include <stdlib.h>
 
 /* The shortest digits that read back as f, and the exponent of the first. */
-static int shortest(double f, char digits[PL_JINJA_FLOAT_ROOM]) {
+static int shortest(struct pl_jinja_meter *m, double f, char digits[PL_JINJA_FLOAT_ROOM]) {
     char text[PL_JINJA_FLOAT_ROOM];
     for (int precision = 0; precision < 17; precision++) {
+        pl_jinja_pay(m, PL_JINJA_NUMBER_UNITS);
         snprintf(text, sizeof text, "%.*e", precision, f);
         if (strtod(text, NULL) == f) break;
     }
@@ -21,12 +22,12 @@ static int shortest(double f, char digits[PL_JINJA_FLOAT_ROOM]) {
     return atoi(e + 1);
 }
 
-size_t pl_jinja_float_repr(double f, char out[PL_JINJA_FLOAT_ROOM]) {
+size_t pl_jinja_float_repr(struct pl_jinja_meter *m, double f, char out[PL_JINJA_FLOAT_ROOM]) {
     char d[PL_JINJA_FLOAT_ROOM];
     const char *sign = signbit(f) ? "-" : "";
     if (isnan(f)) return (size_t)snprintf(out, PL_JINJA_FLOAT_ROOM, "nan");
     if (isinf(f)) return (size_t)snprintf(out, PL_JINJA_FLOAT_ROOM, "%sinf", sign);
-    int e = shortest(fabs(f), d), n = (int)strlen(d);
+    int e = shortest(m, fabs(f), d), n = (int)strlen(d);
     if (e < -4 || e >= 16)
         return (size_t)snprintf(out, PL_JINJA_FLOAT_ROOM, "%s%c%s%se%c%02d", sign, d[0],
                                 n > 1 ? "." : "", d + 1, e < 0 ? '-' : '+', abs(e));
@@ -58,11 +59,15 @@ static size_t escape(uint32_t c, char quote, char out[16]) {
 
 static bool add_string(struct pl_jinja_run *r, struct pl_jinja_value *s,
                        const struct pl_jinja_value *v) {
-    char quote[2] = {memchr(v->s, '\'', v->n) && !memchr(v->s, '"', v->n) ? '"' : '\'', 0};
+    struct pl_jinja_meter *meter = pl_jinja_meter(r);
+    bool single = pl_jinja_search(meter, v->s, v->n, "'", 1, false) >= 0;
+    bool both = single && pl_jinja_search(meter, v->s, v->n, "\"", 1, false) >= 0;
+    const char quote[2] = {single && !both ? '"' : '\'', 0};
     char escaped[16];
     size_t plain = 0;
     uint32_t c;
-    if (!add(r, s, quote)) return false;
+    if (!pl_jinja_spend(r, PL_JINJA_CHARACTER_UNITS * (uint64_t)v->n) || !add(r, s, quote))
+        return false;
     for (size_t i = 0, length; i < v->n; i += length) {
         length = pl_utf8_next(v->s + i, &c);
         size_t n = escape(c, *quote, escaped);
@@ -124,9 +129,9 @@ bool pl_jinja_add_repr(struct pl_jinja_run *r, struct pl_jinja_value *s,
         return add(r, s, v->b ? "True" : "False");
     case PL_JINJA_INT:
         snprintf(text, sizeof text, "%lld", (long long)v->i);
-        return add(r, s, text);
+        return pl_jinja_spend(r, PL_JINJA_STEP_UNITS) && add(r, s, text);
     case PL_JINJA_FLOAT:
-        return pl_jinja_grow(r, s, text, pl_jinja_float_repr(v->f, text));
+        return pl_jinja_grow(r, s, text, pl_jinja_float_repr(pl_jinja_meter(r), v->f, text));
     case PL_JINJA_STRING:
         return v->markup ? add(r, s, "Markup(") && add_string(r, s, v) && add(r, s, ")")
                          : add_string(r, s, v);

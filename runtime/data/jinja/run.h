@@ -3,10 +3,10 @@
  * In: a program, variables.  Out: text, or the first failure with its place in the program.
  * Needs: tree, chars.
  *   R1  every function that can fail returns false after recording why; callers only pass it on
- *   R2  work is counted: every node and every 64 bytes looked at are a step, and steps, memory,
- *       output and depth have limits, so a program ends soon whatever it says
+ *   R2  work, memory, output and depth have limits, so a program ends soon whatever it says; the
+ *       functions below pay for themselves, and those that would not are poisoned at the end
  *   R3  a program sees what it is given and a date; it reads nothing else
- * Use: if (!pl_jinja_spend(r, n)) return false; */
+ * Use: if (!pl_jinja_spend(r, PL_JINJA_CHARACTER_UNITS * n)) return false; */
 #ifndef PL_RUNTIME_DATA_JINJA_RUN_H
 #define PL_RUNTIME_DATA_JINJA_RUN_H
 
@@ -15,10 +15,7 @@
 #include "runtime/data/jinja/jinja.h"
 #include "runtime/data/jinja/tree.h"
 
-#define PL_JINJA_MAX_STEPS  UINT64_C(50000000)
-#define PL_JINJA_MAX_DEPTH  800                  /* nodes within nodes, macros within macros */
-#define PL_JINJA_MAX_BYTES  (UINT64_C(24) << 20) /* of values */
-#define PL_JINJA_MAX_OUTPUT (UINT64_C(8) << 20)  /* of text; growing it takes three times that */
+#define PL_JINJA_MAX_DEPTH  800 /* nodes within nodes, macros within macros */
 #define PL_JINJA_PARAMETERS 4
 
 struct pl_jinja_slot {
@@ -43,7 +40,7 @@ struct pl_jinja_run {
     struct pl_jinja_value *globals; /* [n_symbols]: the outermost scope */
     struct pl_jinja_scope *scope;   /* NULL: that one */
     const struct pl_jinja_node *at; /* what is being evaluated */
-    uint64_t steps;
+    uint64_t most_output;           /* bytes */
     uint32_t depth;
     uint32_t captures; /* blocks whose text goes into a value */
     struct pl_diag *d;
@@ -80,8 +77,13 @@ struct pl_jinja_macro {
 /* --- failures and limits (run.c) ------------------------------------------------------------- */
 bool pl_jinja_fail(struct pl_jinja_run *r, const char *fmt, ...) PL_PRINTF(2, 3);
 bool pl_jinja_fail_memory(struct pl_jinja_run *r);
-/* A step and one for every 64 bytes. */
-bool pl_jinja_spend(struct pl_jinja_run *r, uint64_t bytes);
+/* A limit of rendering: what was too much. */
+bool pl_jinja_fail_limit(struct pl_jinja_run *r, const char *fmt, ...) PL_PRINTF(2, 3);
+static inline struct pl_jinja_meter *pl_jinja_meter(const struct pl_jinja_run *r) {
+    return &r->arena->meter;
+}
+/* Pays these units; with 0, false where a function that takes the meter paid too much. */
+bool pl_jinja_spend(struct pl_jinja_run *r, uint64_t units);
 /* Using an undefined value. */
 bool pl_jinja_fail_undefined(struct pl_jinja_run *r, const struct pl_jinja_value *v);
 
@@ -105,7 +107,7 @@ bool pl_jinja_str(struct pl_jinja_run *r, const struct pl_jinja_value *v,
 bool pl_jinja_add_repr(struct pl_jinja_run *r, struct pl_jinja_value *s,
                        const struct pl_jinja_value *v);
 #define PL_JINJA_FLOAT_ROOM 40
-size_t pl_jinja_float_repr(double f, char out[PL_JINJA_FLOAT_ROOM]);
+size_t pl_jinja_float_repr(struct pl_jinja_meter *m, double f, char out[PL_JINJA_FLOAT_ROOM]);
 bool pl_jinja_add_json(struct pl_jinja_run *r, struct pl_jinja_value *s,
                        const struct pl_jinja_value *v, const struct pl_jinja_call *how);
 
@@ -121,7 +123,7 @@ struct pl_jinja_iterator {
     const struct pl_jinja_call *call;
     const struct pl_jinja_node *node; /* of loops with a condition */
     struct pl_jinja_scope *scope;
-    struct pl_jinja_list *seen;
+    struct pl_jinja_map *seen; /* keys that `unique` gave */
     bool by_attribute, reject; /* of select and its kind */
 };
 bool pl_jinja_iterate(struct pl_jinja_run *r, const struct pl_jinja_value *v,
@@ -135,7 +137,9 @@ static inline bool pl_jinja_next(struct pl_jinja_run *r, struct pl_jinja_iterato
 bool pl_jinja_list_of(struct pl_jinja_run *r, const struct pl_jinja_value *v,
                       struct pl_jinja_list **out);
 /* len(v); false without a failure recorded: it has none. */
-bool pl_jinja_length(const struct pl_jinja_value *v, size_t *out);
+bool pl_jinja_length(struct pl_jinja_meter *m, const struct pl_jinja_value *v, size_t *out);
+/* Stable, by the keys. */
+bool pl_jinja_sort(struct pl_jinja_run *r, struct pl_jinja_entry *all, size_t n, bool reverse);
 
 /* --- operators (operators.c) ----------------------------------------------------------------- */
 bool pl_jinja_binary(struct pl_jinja_run *r, enum pl_jinja_op op, const struct pl_jinja_value *a,
@@ -174,8 +178,7 @@ bool pl_jinja_eval_filters(struct pl_jinja_run *r, const struct pl_jinja_node *n
 bool pl_jinja_eval_call(struct pl_jinja_run *r, const struct pl_jinja_node *n,
                         const struct pl_jinja_value *caller, struct pl_jinja_value *out);
 /* Values of names; set stores in the innermost scope. */
-void pl_jinja_get_variable(const struct pl_jinja_run *r, uint32_t symbol,
-                           struct pl_jinja_value *out);
+void pl_jinja_get_variable(struct pl_jinja_run *r, uint32_t symbol, struct pl_jinja_value *out);
 bool pl_jinja_set_variable(struct pl_jinja_run *r, uint32_t symbol, const struct pl_jinja_value *v);
 /* v into a TARGET or a TUPLE of them. */
 bool pl_jinja_assign(struct pl_jinja_run *r, const struct pl_jinja_node *target,
@@ -186,12 +189,18 @@ bool pl_jinja_capture(struct pl_jinja_run *r, const struct pl_jinja_node *body,
 bool pl_jinja_run_program(struct pl_jinja_run *r);
 
 /* --- tables ---------------------------------------------------------------------------------- */
-/* NULL: there is none of this name in Jinja. */
-const struct pl_jinja_function *pl_jinja_find_filter(const char *name, size_t n);
-const struct pl_jinja_function *pl_jinja_find_test(const char *name, size_t n);
-const struct pl_jinja_function *pl_jinja_find_global(const char *name, size_t n);
-/* NULL: a value of this kind has no such method in Python. */
-const struct pl_jinja_function *pl_jinja_find_method(const struct pl_jinja_value *v,
-                                                     const char *name, size_t n);
+/* Each ends with a row without a name. Methods: NULL = values of this kind have none. */
+const struct pl_jinja_function *pl_jinja_filters(void);
+const struct pl_jinja_function *pl_jinja_tests(void);
+const struct pl_jinja_function *pl_jinja_globals(void);
+const struct pl_jinja_function *pl_jinja_methods(const struct pl_jinja_value *v);
+/* The row of this name; NULL: there is none. */
+const struct pl_jinja_function *pl_jinja_find_function(const struct pl_jinja_function *table,
+                                                       const char *name, size_t n);
+
+/* Their work depends on texts and is not metered: a program goes through pl_jinja_search and its
+ * kind, pl_jinja_map_get, pl_jinja_equal, pl_jinja_copy. */
+#pragma GCC poison memchr memcmp memmem pl_jinja_find pl_jinja_rfind pl_jinja_strip
+#pragma GCC poison pl_jinja_is_blank pl_jinja_map_find
 
 #endif

@@ -14,9 +14,9 @@ static enum flow flow_of(bool ok) {
 
 /* --- output ----------------------------------------------------------------------------------- */
 static bool put(struct pl_jinja_run *r, const char *s, size_t n) {
-    if (n > PL_JINJA_MAX_OUTPUT - r->out->len)
-        return pl_jinja_fail(r, "the template renders more than %llu MiB",
-                             (unsigned long long)(PL_JINJA_MAX_OUTPUT >> 20));
+    if (n > r->most_output - r->out->len)
+        return pl_jinja_fail_limit(r, "the template renders more than %llu MiB",
+                                   (unsigned long long)(r->most_output >> 20));
     pl_text_addn(r->out, s, n);
     return pl_jinja_spend(r, n);
 }
@@ -158,8 +158,8 @@ static bool make_macro(struct pl_jinja_run *r, const struct pl_jinja_node *n,
     struct pl_jinja_macro *m = pl_jinja_alloc(r->arena, sizeof *m);
     if (!m) return pl_jinja_fail_memory(r);
     *m = (struct pl_jinja_macro){n, r->scope};
-    for (struct pl_jinja_scope *s = r->scope; s; s = s->parent)
-        s->kept = true;
+    for (struct pl_jinja_scope *s = r->scope; s && !s->kept; s = s->parent)
+        s->kept = true; /* those around one that is kept are kept */
     *out = (struct pl_jinja_value){.kind = PL_JINJA_MACRO, .macro = m};
     return true;
 }
@@ -227,7 +227,8 @@ static bool count_all(struct pl_jinja_run *r, struct pl_jinja_loop *l) {
     const struct pl_jinja_value rest = {.kind = PL_JINJA_ITERATOR, .iterator = l->it};
     struct pl_jinja_list *items;
     if (l->has_length) return true;
-    if (pl_jinja_length(&l->it->over, &l->length) && !l->it->source && !l->it->node) {
+    if (pl_jinja_length(pl_jinja_meter(r), &l->it->over, &l->length) && !l->it->source &&
+        !l->it->node) {
         l->has_length = true;
         return true;
     }
@@ -312,13 +313,12 @@ static bool member_of_loop(struct pl_jinja_run *r, struct pl_jinja_loop *l, enum
 bool pl_jinja_loop_member(struct pl_jinja_run *r, struct pl_jinja_loop *loop, const char *name,
                           size_t n, struct pl_jinja_value *out) {
     for (size_t i = 0; i < sizeof loop_members / sizeof *loop_members; i++) {
-        if (strlen(loop_members[i].name) != n || memcmp(loop_members[i].name, name, n) != 0)
-            continue;
+        if (!pl_jinja_named(name, n, loop_members[i].name)) continue;
         if (!member_of_loop(r, loop, loop_members[i].member, out)) return false;
         or_undefined(out, loop_members[i].name);
         return true;
     }
-    if ((n == 5 && memcmp(name, "cycle", 5) == 0) || (n == 7 && memcmp(name, "changed", 7) == 0))
+    if (pl_jinja_named(name, n, "cycle") || pl_jinja_named(name, n, "changed"))
         return pl_jinja_fail(r, "loop.%.*s is not supported", (int)n, name);
     *out = (struct pl_jinja_value){0};
     return true;
@@ -459,11 +459,11 @@ static runner *const runners[] = {
 static enum flow run_all(struct pl_jinja_run *r, const struct pl_jinja_node *first) {
     const struct pl_jinja_node *outer = r->at;
     enum flow flow = NEXT;
-    if (r->depth >= PL_JINJA_MAX_DEPTH) return flow_of(pl_jinja_fail(r, "nested too deeply"));
+    if (r->depth >= PL_JINJA_MAX_DEPTH) return flow_of(pl_jinja_fail_limit(r, "nested too deeply"));
     r->depth++;
     for (const struct pl_jinja_node *n = first; n && flow == NEXT; n = n->next) {
         r->at = n;
-        flow = flow_of(pl_jinja_spend(r, 0));
+        flow = flow_of(pl_jinja_spend(r, PL_JINJA_STEP_UNITS));
         if (flow == NEXT) flow = runners[n->kind - PL_JINJA_NODE_TEXT](r, n);
     }
     r->depth--;

@@ -82,7 +82,7 @@ static bool remainder_is(struct pl_jinja_run *r, const struct pl_jinja_value *v,
     const struct pl_jinja_value want = pl_jinja_int(wanted);
     struct pl_jinja_value rest;
     return pl_jinja_binary(r, PL_JINJA_MOD, v, by, &rest) &&
-           answer(out, pl_jinja_equal(&rest, &want));
+           answer(out, pl_jinja_equal(pl_jinja_meter(r), &rest, &want));
 }
 SELF(divisibleby) {
     return remainder_is(r, &c->self, &c->arg[0], 0, out);
@@ -102,8 +102,8 @@ static bool has_case(struct pl_jinja_run *r, const struct pl_jinja_call *c,
     uint32_t unknown;
     bool holds;
     if (!pl_jinja_str(r, &c->self, &text)) return false;
-    pl_jinja_classify(&text, class, &holds, &unknown);
-    return answer(out, holds);
+    pl_jinja_classify(pl_jinja_meter(r), &text, class, &holds, &unknown);
+    return answer(out, holds) && pl_jinja_spend(r, 0);
 }
 SELF(lower) {
     return has_case(r, c, PL_JINJA_IS_LOWER, out);
@@ -112,17 +112,16 @@ SELF(upper) {
     return has_case(r, c, PL_JINJA_IS_UPPER, out);
 }
 
-static bool names(const struct pl_jinja_value *v,
-                  const struct pl_jinja_function *(*find)(const char *, size_t)) {
-    return v->kind == PL_JINJA_STRING && find(v->s, v->n) != NULL;
+static bool names(struct pl_jinja_run *r, const struct pl_jinja_value *v,
+                  const struct pl_jinja_function *table, struct pl_jinja_value *out) {
+    return pl_jinja_spend(r, PL_JINJA_NUMBER_UNITS) &&
+           answer(out, v->kind == PL_JINJA_STRING && pl_jinja_find_function(table, v->s, v->n));
 }
 SELF(filter) {
-    (void)r;
-    return answer(out, names(&c->self, pl_jinja_find_filter));
+    return names(r, &c->self, pl_jinja_filters(), out);
 }
 SELF(test) {
-    (void)r;
-    return answer(out, names(&c->self, pl_jinja_find_test));
+    return names(r, &c->self, pl_jinja_tests(), out);
 }
 
 /* --- table ------------------------------------------------------------------------------------ */
@@ -179,10 +178,9 @@ static const struct pl_jinja_function tests[] = {
     {"in", is_in, 1, {"seq"}},
     OTHER("sameas", sameas),
     {"divisibleby", is_divisibleby, 1, {"num"}},
+    {NULL, NULL, 0, {NULL}},
 };
 
-const struct pl_jinja_function *pl_jinja_find_test(const char *name, size_t n) {
-    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
-        if (strlen(tests[i].name) == n && memcmp(tests[i].name, name, n) == 0) return &tests[i];
-    return NULL;
+const struct pl_jinja_function *pl_jinja_tests(void) {
+    return tests;
 }

@@ -112,7 +112,8 @@ struct pl_jinja {
     const struct pl_jinja_node *root;
     struct pl_jinja_symbol *symbols; /* [n_symbols] */
     size_t n_symbols, cap_symbols;
-    bool marks_answers; /* has a `generation` block */
+    struct pl_jinja_map *by_name; /* their numbers */
+    bool marks_answers;           /* has a `generation` block */
 };
 
 #endif

@@ -2,6 +2,7 @@
 #include "runtime/data/jinja/value.h"
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
+#include "runtime/data/tokenizer/hash.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -37,9 +38,18 @@ static bool add_block(struct pl_jinja_arena *a, uint64_t least) {
     return true;
 }
 
+/* Making something costs what zeroing or copying its bytes costs. */
+static bool pay_for(struct pl_jinja_arena *a, uint64_t bytes) {
+    if (pl_jinja_pay(&a->meter, pl_u64_min(bytes, a->limit_bytes) + PL_JINJA_ITEM_UNITS))
+        return true;
+    a->shortage = PL_JINJA_OVER_WORK;
+    return false;
+}
+
 static char *take(struct pl_jinja_arena *a, uint64_t bytes) {
     uintptr_t misaligned = (uintptr_t)a->at % ALIGNMENT;
     uint64_t room = (uint64_t)(a->end - a->at), pad = misaligned ? ALIGNMENT - misaligned : 0;
+    if (!pay_for(a, bytes)) return NULL;
     if (!a->blocks || pad > room || bytes > room - pad) {
         if (!add_block(a, bytes)) return NULL;
         pad = 0;
@@ -65,6 +75,7 @@ char *pl_jinja_alloc_joined(struct pl_jinja_arena *a, const char *s, size_t n, c
                             size_t m) {
     uint64_t bytes = 0;
     if (n && s + n == a->at && m <= (size_t)(a->end - a->at)) {
+        if (!pay_for(a, m)) return NULL;
         memmove(a->at, more, m);
         a->at += m;
         return a->at - m - n;
@@ -164,12 +175,12 @@ bool pl_jinja_is_number(const struct pl_jinja_value *v) {
     return v->kind == PL_JINJA_BOOL || v->kind == PL_JINJA_INT || v->kind == PL_JINJA_FLOAT;
 }
 
-bool pl_jinja_hashable(const struct pl_jinja_value *v) {
-    if (v->kind == PL_JINJA_MAP) return false;
+bool pl_jinja_hashable(struct pl_jinja_meter *m, const struct pl_jinja_value *v) {
+    if (v->kind == PL_JINJA_MAP || !pl_jinja_pay(m, PL_JINJA_ITEM_UNITS)) return false;
     if (v->kind != PL_JINJA_LIST) return true;
     if (v->sequence != PL_JINJA_TUPLE) return v->sequence == PL_JINJA_RANGE;
     for (size_t i = 0; i < v->list->n; i++)
-        if (!pl_jinja_hashable(&v->list->items[i])) return false;
+        if (!pl_jinja_hashable(m, &v->list->items[i])) return false;
     return true;
 }
 
@@ -194,24 +205,33 @@ static int compare_numbers(const struct pl_jinja_value *a, const struct pl_jinja
     return (x > y) - (x < y);
 }
 
-static bool equal_lists(const struct pl_jinja_list *a, const struct pl_jinja_list *b) {
+static bool equal_lists(struct pl_jinja_meter *m, const struct pl_jinja_list *a,
+                        const struct pl_jinja_list *b) {
     if (a->n != b->n) return false;
     for (size_t i = 0; i < a->n; i++)
-        if (!pl_jinja_equal(&a->items[i], &b->items[i])) return false;
+        if (!pl_jinja_equal(m, &a->items[i], &b->items[i])) return false;
     return true;
 }
 
-static bool equal_maps(const struct pl_jinja_map *a, const struct pl_jinja_map *b) {
+static bool equal_maps(struct pl_jinja_meter *m, const struct pl_jinja_map *a,
+                       const struct pl_jinja_map *b) {
     if (a->n != b->n) return false;
     for (size_t i = 0; i < a->n; i++) {
-        const struct pl_jinja_value *v = pl_jinja_map_get(b, &a->entries[i].key);
-        if (!v || !pl_jinja_equal(&a->entries[i].value, v)) return false;
+        const struct pl_jinja_value *v = pl_jinja_map_get(m, b, &a->entries[i].key);
+        if (!v || !pl_jinja_equal(m, &a->entries[i].value, v)) return false;
     }
     return true;
 }
 
-bool pl_jinja_equal(const struct pl_jinja_value *a, const struct pl_jinja_value *b) {
+static bool equal_text(struct pl_jinja_meter *m, const struct pl_jinja_value *a,
+                       const struct pl_jinja_value *b) {
+    return a->n == b->n && pl_jinja_pay(m, a->n) && memcmp(a->s, b->s, a->n) == 0;
+}
+
+bool pl_jinja_equal(struct pl_jinja_meter *m, const struct pl_jinja_value *a,
+                    const struct pl_jinja_value *b) {
     bool ordered;
+    if (!pl_jinja_pay(m, PL_JINJA_ITEM_UNITS)) return false;
     if (pl_jinja_is_number(a) && pl_jinja_is_number(b))
         return compare_numbers(a, b, &ordered) == 0 && ordered;
     if (a->kind != b->kind) return false;
@@ -220,41 +240,77 @@ bool pl_jinja_equal(const struct pl_jinja_value *a, const struct pl_jinja_value 
     case PL_JINJA_NONE:
         return true;
     case PL_JINJA_STRING:
-        return a->n == b->n && memcmp(a->s, b->s, a->n) == 0;
+        return equal_text(m, a, b);
     case PL_JINJA_LIST:
-        return a->sequence == b->sequence && equal_lists(a->list, b->list);
+        return a->sequence == b->sequence && equal_lists(m, a->list, b->list);
     case PL_JINJA_MAP:
-        return equal_maps(a->map, b->map);
+        return equal_maps(m, a->map, b->map);
     default:
         return a->map == b->map; /* the same object */
     }
 }
 
-static int compare_bytes(const char *a, size_t n, const char *b, size_t m) {
-    int order = memcmp(a, b, n < m ? n : m); /* the order of UTF-8 is that of code points */
-    return order ? (order > 0) - (order < 0) : (n > m) - (n < m);
+static int compare_text(struct pl_jinja_meter *meter, const struct pl_jinja_value *a,
+                        const struct pl_jinja_value *b) {
+    uint32_t least = a->n < b->n ? a->n : b->n;
+    pl_jinja_pay(meter, least);
+    int order = memcmp(a->s, b->s, least); /* the order of UTF-8 is that of code points */
+    return order ? (order > 0) - (order < 0) : (a->n > b->n) - (a->n < b->n);
 }
 
-static bool order_lists(const struct pl_jinja_list *a, const struct pl_jinja_list *b, int *order) {
+static bool order_lists(struct pl_jinja_meter *m, const struct pl_jinja_list *a,
+                        const struct pl_jinja_list *b, int *order) {
     for (size_t i = 0; i < a->n && i < b->n; i++)
-        if (!pl_jinja_equal(&a->items[i], &b->items[i]))
-            return pl_jinja_order(&a->items[i], &b->items[i], order);
+        if (!pl_jinja_equal(m, &a->items[i], &b->items[i]))
+            return pl_jinja_order(m, &a->items[i], &b->items[i], order);
     *order = (a->n > b->n) - (a->n < b->n);
     return true;
 }
 
-bool pl_jinja_order(const struct pl_jinja_value *a, const struct pl_jinja_value *b, int *order) {
+bool pl_jinja_order(struct pl_jinja_meter *m, const struct pl_jinja_value *a,
+                    const struct pl_jinja_value *b, int *order) {
     bool ordered;
+    if (!pl_jinja_pay(m, PL_JINJA_ITEM_UNITS)) return false;
     if (pl_jinja_is_number(a) && pl_jinja_is_number(b)) {
         *order = compare_numbers(a, b, &ordered);
         return ordered;
     }
     if (a->kind == PL_JINJA_STRING && b->kind == PL_JINJA_STRING) {
-        *order = compare_bytes(a->s, a->n, b->s, b->n);
+        *order = compare_text(m, a, b);
         return true;
     }
     return a->kind == PL_JINJA_LIST && b->kind == PL_JINJA_LIST && a->sequence == b->sequence &&
-           a->sequence <= PL_JINJA_TUPLE && order_lists(a->list, b->list, order);
+           a->sequence <= PL_JINJA_TUPLE && order_lists(m, a->list, b->list, order);
+}
+
+/* --- hashes ----------------------------------------------------------------------------------- */
+/* Equal numbers have one hash, whatever their type. */
+static uint64_t hash_number(const struct pl_jinja_value *v) {
+    uint64_t bits;
+    int64_t i;
+    double f;
+    if (pl_jinja_integer(v, &i)) return pl_hash_mix((uint64_t)i);
+    (void)pl_jinja_number(v, &f);
+    if (f >= -0x1p63 && f < 0x1p63 && f == floor(f)) return pl_hash_mix((uint64_t)(int64_t)f);
+    memcpy(&bits, &f, sizeof bits);
+    return pl_hash_mix(bits);
+}
+
+/* Values that are equal have the same hash. */
+static uint64_t hash_value(struct pl_jinja_meter *m, const struct pl_jinja_value *v) {
+    uint64_t h = v->sequence;
+    if (!pl_jinja_pay(m, PL_JINJA_ITEM_UNITS)) return 0;
+    if (pl_jinja_is_number(v)) return hash_number(v);
+    switch ((enum pl_jinja_kind)v->kind) {
+    case PL_JINJA_STRING:
+        return pl_jinja_pay(m, v->n) ? pl_hash_bytes(v->s, v->n) : 0;
+    case PL_JINJA_LIST:
+        for (size_t i = 0; i < v->list->n; i++)
+            h = pl_hash_mix(h ^ hash_value(m, &v->list->items[i]));
+        return h;
+    default:
+        return v->kind; /* few of them are keys */
+    }
 }
 
 /* --- lists and maps --------------------------------------------------------------------------- */
@@ -278,7 +334,7 @@ static bool deepen(struct pl_jinja_arena *a, uint32_t *depth, const struct pl_ji
 
 bool pl_jinja_list_add(struct pl_jinja_arena *a, struct pl_jinja_list *l,
                        const struct pl_jinja_value *v) {
-    if (!deepen(a, &l->depth, v)) return false;
+    if (!pay_for(a, 0) || !deepen(a, &l->depth, v)) return false;
     if (l->n == l->cap) {
         size_t cap = l->cap ? 2 * l->cap : 8;
         struct pl_jinja_value *items = pl_jinja_alloc_array(a, cap, sizeof *items);
@@ -299,31 +355,65 @@ struct pl_jinja_map *pl_jinja_map_new(struct pl_jinja_arena *a, size_t cap) {
     return m->entries ? m : NULL;
 }
 
-struct pl_jinja_value *pl_jinja_map_find(const struct pl_jinja_map *m, const char *key, size_t n) {
-    for (size_t i = 0; i < m->n; i++) {
-        const struct pl_jinja_value *k = &m->entries[i].key;
-        if (k->kind == PL_JINJA_STRING && k->n == n && memcmp(k->s, key, n) == 0)
-            return &m->entries[i].value;
+#define FEW_ENTRIES 8 /* are looked through */
+
+/* The slot of the key, or the free one where it would stand. */
+static size_t slot_of(struct pl_jinja_meter *meter, const struct pl_jinja_map *m,
+                      const struct pl_jinja_value *key, uint64_t hash) {
+    size_t mask = m->n_slots - 1, at = (size_t)hash & mask;
+    for (; m->slots[at]; at = (at + 1) & mask) {
+        if (!pl_jinja_pay(meter, PL_JINJA_ITEM_UNITS)) break;
+        const struct pl_jinja_entry *e = &m->entries[(uint32_t)m->slots[at] - 1];
+        if (m->slots[at] >> 32 == hash >> 32 && pl_jinja_equal(meter, &e->key, key)) break;
     }
-    return NULL;
+    return at;
 }
 
-struct pl_jinja_value *pl_jinja_map_get(const struct pl_jinja_map *m,
+static struct pl_jinja_value *among_few(struct pl_jinja_meter *meter, const struct pl_jinja_map *m,
                                         const struct pl_jinja_value *key) {
-    if (key->kind == PL_JINJA_STRING) return pl_jinja_map_find(m, key->s, key->n);
     for (size_t i = 0; i < m->n; i++)
-        if (pl_jinja_equal(&m->entries[i].key, key)) return &m->entries[i].value;
+        if (pl_jinja_equal(meter, &m->entries[i].key, key)) return &m->entries[i].value;
     return NULL;
 }
 
-bool pl_jinja_map_set(struct pl_jinja_arena *a, struct pl_jinja_map *m,
+struct pl_jinja_value *pl_jinja_map_get(struct pl_jinja_meter *meter, const struct pl_jinja_map *m,
+                                        const struct pl_jinja_value *key) {
+    if (!m->n_slots) return among_few(meter, m, key);
+    uint64_t slot = m->slots[slot_of(meter, m, key, hash_value(meter, key))];
+    return slot ? &m->entries[(uint32_t)slot - 1].value : NULL;
+}
+
+struct pl_jinja_value *pl_jinja_map_find(const struct pl_jinja_map *m, const char *key, size_t n) {
+    struct pl_jinja_meter meter = {.limit = UINT64_MAX};
+    const struct pl_jinja_value text = pl_jinja_string(key, n);
+    return pl_jinja_map_get(&meter, m, &text);
+}
+
+static void put_slot(struct pl_jinja_meter *meter, struct pl_jinja_map *m, size_t entry) {
+    uint64_t hash = hash_value(meter, &m->entries[entry].key);
+    size_t mask = m->n_slots - 1, at = (size_t)hash & mask;
+    while (m->slots[at] && pl_jinja_pay(meter, PL_JINJA_ITEM_UNITS))
+        at = (at + 1) & mask;
+    m->slots[at] = hash >> 32 << 32 | (entry + 1);
+}
+
+/* Slots for the first entry beyond the few, and twice as many where half of them are taken. */
+static bool make_slots(struct pl_jinja_arena *a, struct pl_jinja_map *m) {
+    if (m->n < FEW_ENTRIES || 2 * m->n < m->n_slots) return true;
+    size_t n = 4 * FEW_ENTRIES;
+    while (n < 4 * m->n || n < 2 * m->cap)
+        n *= 2;
+    uint64_t *slots = pl_jinja_alloc_array(a, n, sizeof *slots);
+    if (!slots) return false;
+    m->slots = slots;
+    m->n_slots = n;
+    for (size_t i = 0; i < m->n; i++)
+        put_slot(&a->meter, m, i);
+    return true;
+}
+
+static bool add_entry(struct pl_jinja_arena *a, struct pl_jinja_map *m,
                       const struct pl_jinja_value *key, const struct pl_jinja_value *value) {
-    struct pl_jinja_value *old = pl_jinja_map_get(m, key);
-    if (!deepen(a, &m->depth, key) || !deepen(a, &m->depth, value)) return false;
-    if (old) {
-        *old = *value;
-        return true;
-    }
     if (m->n == m->cap) {
         size_t cap = m->cap ? 2 * m->cap : 8;
         struct pl_jinja_entry *entries = pl_jinja_alloc_array(a, cap, sizeof *entries);
@@ -332,6 +422,19 @@ bool pl_jinja_map_set(struct pl_jinja_arena *a, struct pl_jinja_map *m,
         m->entries = entries;
         m->cap = cap;
     }
-    m->entries[m->n++] = (struct pl_jinja_entry){*key, *value};
+    if (!make_slots(a, m)) return false;
+    m->entries[m->n] = (struct pl_jinja_entry){*key, *value};
+    if (m->n_slots) put_slot(&a->meter, m, m->n);
+    m->n++;
+    return true;
+}
+
+bool pl_jinja_map_set(struct pl_jinja_arena *a, struct pl_jinja_map *m,
+                      const struct pl_jinja_value *key, const struct pl_jinja_value *value) {
+    struct pl_jinja_value *old = pl_jinja_map_get(&a->meter, m, key);
+    if (!pay_for(a, 0)) return false;
+    if (!deepen(a, &m->depth, key) || !deepen(a, &m->depth, value)) return false;
+    if (!old) return add_entry(a, m, key, value);
+    *old = *value;
     return true;
 }

@@ -7,7 +7,9 @@
  *       arena is emptied, so values may share parts freely
  *   A2  values do not change once they are visible to a program, namespaces aside
  *   A3  lists and maps are nested at most PL_JINJA_DEPTH deep: walking them by recursion is safe
- * Use: struct pl_jinja_arena a = {.limit_bytes = 1 << 20};
+ *   A4  whoever visits bytes or items pays for them, and the arena's calls pay for themselves: a
+ *       function whose work depends on its arguments takes a meter, or an arena, which has one
+ * Use: struct pl_jinja_arena a = {.limit_bytes = 1 << 20, .meter.limit = 1 << 26};
  *      struct pl_jinja_list *l = pl_jinja_list_new(&a, 2); ... pl_jinja_arena_finish(&a); */
 #ifndef PL_RUNTIME_DATA_JINJA_VALUE_H
 #define PL_RUNTIME_DATA_JINJA_VALUE_H
@@ -17,17 +19,44 @@
 #include <stdint.h>
 #include <string.h>
 
+/* --- work ------------------------------------------------------------------------------------- */
+/* Work in units of about one byte moved, half a nanosecond of a slow machine. */
+enum {
+    PL_JINJA_ITEM_UNITS = 16,      /* an element or entry is visited, a text or value is made */
+    PL_JINJA_STEP_UNITS = 64,      /* a node is evaluated */
+    PL_JINJA_SEARCH_UNITS = 8,     /* a byte of a text is searched */
+    PL_JINJA_CHARACTER_UNITS = 16, /* a byte is looked up in the tables of characters */
+    PL_JINJA_NUMBER_UNITS = 1024,  /* a number is written or read by the C library */
+};
+
+struct pl_jinja_meter {
+    uint64_t spent, limit;
+};
+
+/* False: more was spent than there is, and it stays so. What is answered from then on means
+ * nothing; the next step of the program fails. */
+static inline bool pl_jinja_pay(struct pl_jinja_meter *m, uint64_t units) {
+    m->spent = units > UINT64_MAX - m->spent ? UINT64_MAX : m->spent + units;
+    return m->spent <= m->limit;
+}
+
 /* --- memory ----------------------------------------------------------------------------------- */
-enum pl_jinja_shortage { PL_JINJA_NO_MEMORY, PL_JINJA_OVER_LIMIT, PL_JINJA_TOO_DEEP };
+enum pl_jinja_shortage {
+    PL_JINJA_NO_MEMORY,
+    PL_JINJA_OVER_LIMIT,
+    PL_JINJA_OVER_WORK,
+    PL_JINJA_TOO_DEEP
+};
 
 struct pl_jinja_block;
 struct pl_jinja_arena {
     struct pl_jinja_block *blocks; /* the newest first, owned */
     char *at, *end;                /* what is free in it */
     uint64_t used_bytes, limit_bytes;
+    struct pl_jinja_meter meter;     /* of all work with its values */
     enum pl_jinja_shortage shortage; /* why the last call failed */
 };
-/* Zeroed and aligned for any type. NULL: over the limit, or no memory. */
+/* Zeroed and aligned for any type. NULL: over a limit, or no memory. */
 void *pl_jinja_alloc(struct pl_jinja_arena *a, uint64_t bytes);
 /* n elements of `size` bytes. */
 void *pl_jinja_alloc_array(struct pl_jinja_arena *a, uint64_t n, uint64_t size);
@@ -119,7 +148,8 @@ struct pl_jinja_entry {
 
 struct pl_jinja_map {
     struct pl_jinja_entry *entries; /* [n], in the order they were first set */
-    size_t n, cap;
+    uint64_t *slots; /* [n_slots], a power of two: half a hash, and 1 + the number of the entry */
+    size_t n, cap, n_slots;
     uint32_t depth;
     uint32_t part; /* 1 + its place in the parts of a rendering; 0 = it is none of them */
 };
@@ -149,8 +179,12 @@ static inline struct pl_jinja_value pl_jinja_list(struct pl_jinja_list *l,
 static inline struct pl_jinja_value pl_jinja_map(struct pl_jinja_map *m) {
     return (struct pl_jinja_value){.kind = PL_JINJA_MAP, .map = m};
 }
+/* s[0, n) is this word of the program. */
+static inline bool pl_jinja_named(const char *s, size_t n, const char *word) {
+    return n == strlen(word) && memcmp(s, word, n) == 0;
+}
 static inline bool pl_jinja_is(const struct pl_jinja_value *v, const char *text) {
-    return v->kind == PL_JINJA_STRING && v->n == strlen(text) && memcmp(v->s, text, v->n) == 0;
+    return v->kind == PL_JINJA_STRING && pl_jinja_named(v->s, v->n, text);
 }
 
 /* Python's name of the type ("dict"). */
@@ -164,13 +198,15 @@ bool pl_jinja_number(const struct pl_jinja_value *v, double *out);
 bool pl_jinja_is_number(const struct pl_jinja_value *v);
 
 /* a == b. */
-bool pl_jinja_equal(const struct pl_jinja_value *a, const struct pl_jinja_value *b);
+bool pl_jinja_equal(struct pl_jinja_meter *m, const struct pl_jinja_value *a,
+                    const struct pl_jinja_value *b);
 /* -1, 0 or 1 into *order; false: the two have no order in Python. */
-bool pl_jinja_order(const struct pl_jinja_value *a, const struct pl_jinja_value *b, int *order);
+bool pl_jinja_order(struct pl_jinja_meter *m, const struct pl_jinja_value *a,
+                    const struct pl_jinja_value *b, int *order);
 /* May be the key of a dict. */
-bool pl_jinja_hashable(const struct pl_jinja_value *v);
+bool pl_jinja_hashable(struct pl_jinja_meter *m, const struct pl_jinja_value *v);
 
-/* NULL and false: no memory, or nested too deeply. */
+/* NULL and false: no memory, over a limit, or nested too deeply. */
 struct pl_jinja_list *pl_jinja_list_new(struct pl_jinja_arena *a, size_t cap);
 bool pl_jinja_list_add(struct pl_jinja_arena *a, struct pl_jinja_list *l,
                        const struct pl_jinja_value *v);
@@ -178,8 +214,9 @@ struct pl_jinja_map *pl_jinja_map_new(struct pl_jinja_arena *a, size_t cap);
 bool pl_jinja_map_set(struct pl_jinja_arena *a, struct pl_jinja_map *m,
                       const struct pl_jinja_value *key, const struct pl_jinja_value *value);
 /* NULL: no such key. */
-struct pl_jinja_value *pl_jinja_map_get(const struct pl_jinja_map *m,
+struct pl_jinja_value *pl_jinja_map_get(struct pl_jinja_meter *meter, const struct pl_jinja_map *m,
                                         const struct pl_jinja_value *key);
+/* The same by a text, from outside of programs. */
 struct pl_jinja_value *pl_jinja_map_find(const struct pl_jinja_map *m, const char *key, size_t n);
 
 #endif
