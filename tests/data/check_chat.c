@@ -337,8 +337,9 @@ static pl_err render_program(const struct pl_chat_program *p, const struct pl_ch
                                     json_is_true(json_object_get(row, "add_generation_prompt"))};
     pl_jinja_begin(m);
     ck_assert_msg(pl_jinja_read_json(m, &scan, &r.messages), "%s", scan.what);
+    pl_err err = pl_chat_program_render(p, m, &r, out, NULL, d);
     free(text);
-    return pl_chat_program_render(p, m, &r, out, NULL, d);
+    return err;
 }
 
 /* Every row of the table whose program is here: both give the text that Python gave. */
