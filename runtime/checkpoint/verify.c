@@ -24,9 +24,8 @@
  */
 
 static struct pl_verify_file *find_row(struct pl_verify *v, const char *path) {
-    for (uint32_t i = 0; i < v->n; i++)
-        if (strcmp(v->files[i].path, path) == 0) return &v->files[i];
-    return NULL;
+    uint32_t i;
+    return pl_names_get(&v->places, path, &i) ? &v->files[i] : NULL;
 }
 
 static bool grow(struct pl_verify *v) {
@@ -45,7 +44,7 @@ static struct pl_verify_file *row_of(struct pl_verify *v, const char *path, stru
     struct pl_verify_file *row = find_row(v, path);
     if (row) return row;
     char *copy = pl_strdup(path);
-    if (!copy || !grow(v)) {
+    if (!copy || !grow(v) || !pl_names_put(&v->places, path, v->n)) {
         free(copy);
         pl_host_oom(d, "the list of files");
         return NULL;
@@ -409,6 +408,7 @@ void pl_verify_finish(struct pl_verify *v) {
         free(v->files[i].unknown);
         free(v->files[i].not_compared);
     }
+    pl_names_finish(&v->places);
     free(v->files);
     *v = (struct pl_verify){0};
 }

@@ -14,6 +14,7 @@
 #define PL_RUNTIME_CHECKPOINT_VERIFY_H
 
 #include "estimator/base/diag.h"
+#include "estimator/base/names.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,6 +32,7 @@ struct pl_verify_file {
 
 struct pl_verify {
     struct pl_verify_file *files; /* owned */
+    struct pl_names places;       /* in `files`, by their paths */
     uint32_t n, cap, problems;
 };
 

@@ -111,15 +111,13 @@ static const struct shape {
     SHAPE("run_state", "keys", 1000, "{", "\"k%1$zu\":1", ",", "}"),
     SHAPE("receipt", "keys", 1000, "{\"receipt\":1,\"asked\":{\"settings\":{", "\"k%1$zu\":\"1\"",
           ",", "}}}"),
-    SHAPE(
-        "receipt", "ledger", 1000,
-        "{\"receipt\":1,\"version\":\"0\",\"measured\":null,\"asked\":{\"mode\":\"lora\",\"model\":"
-        "{"
-        "\"layers\":1},\"device\":{},\"settings\":{}},\"decided\":{},\"digests\":{\"question\":"
-        "\"\","
-        "\"program\":\"\",\"plan\":\"\"},\"planned\":{\"verdict\":\"fits\",\"bytes\":{\"total\":0,"
-        "\"arena\":0,\"context\":0,\"host\":0},\"host_ledger\":[],\"ledger\":[",
-        "{\"category\":\"c%1$zu\",\"bytes\":0}", ",", "]}}"),
+    SHAPE("receipt", "ledger", 200,
+          "{\"receipt\":1,\"version\":\"0\",\"measured\":null,\"asked\":{\"mode\":\"lora\","
+          "\"model\":{\"layers\":1},\"device\":{},\"settings\":{\"lora_r\":\"8\"}},\"decided\":{"
+          "\"batch_size\":\"1\"},\"digests\":{\"question\":\"\",\"program\":\"\",\"plan\":\"\"},"
+          "\"planned\":{\"verdict\":\"fits\",\"bytes\":{\"total\":3,\"arena\":2,\"context\":1,"
+          "\"host\":0},\"host_ledger\":[],\"ledger\":[{\"category\":\"weights\",\"bytes\":2}",
+          ",{\"category\":\"c%1$zu\",\"bytes\":0}", "", "]}}"),
     /* tokenizers */
     SHAPE("tokenizer", "vocabulary", 2000,
           BPE_HEAD "\"added_tokens\":[],\"model\":{\"type\":\"BPE\",\"merges\":[],\"vocab\":{",
