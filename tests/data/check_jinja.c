@@ -92,6 +92,9 @@ static const struct {
     {"{% set ns = namespace(l=[]) %}{% for a in range(9999) %}{% set ns.l = [ns.l] %}{% endfor %}"
      "{{ ns.l }}",
      "nested too deeply"},
+    {"{% set ns = namespace(x=range(3)) %}{% for i in range(9999) %}"
+     "{% set ns.x = ns.x | map('string') %}{% endfor %}{{ ns.x | list }}",
+     "nested too deeply"},
     {BIG "{% for a in range(99) %}{{ s }}{% endfor %}", "renders more than 8 MiB"},
     {BIG "{% for a in range(99) %}{% set t = s * 2 %}{% endfor %}", "24 MiB for its values"},
     {"{{ 'x' * 9223372036854775807 }}", "24 MiB for its values"},
@@ -117,6 +120,20 @@ START_TEST(a_program_meets_its_limits_soon) {
     ck_assert_msg(said && (err == PL_ERR_OK) == !limits[_i].said, "%s", d.message);
     ck_assert_uint_le(memory.arena.used_bytes, memory.arena.limit_bytes);
     ck_assert_int_lt(end.tv_sec - begin.tv_sec, 60); /* a second or two on an idle machine */
+    pl_text_finish(&out);
+}
+END_TEST
+
+START_TEST(filters_of_a_block_nest_only_so_deep) {
+    struct pl_text text = {0}, out = {0};
+    struct pl_diag d = {0};
+    pl_text_add(&text, "{% filter upper");
+    for (int i = 0; i < 10000; i++)
+        pl_text_add(&text, " | upper");
+    pl_text_add(&text, " %}x{% endfilter %}");
+    ck_assert_int_eq(render(pl_text_str(&text), text.len, "{}", &out, NULL, &d),
+                     PL_ERR_TEMPLATE_LIMIT);
+    pl_text_finish(&text);
     pl_text_finish(&out);
 }
 END_TEST
@@ -272,6 +289,7 @@ int main(void) {
     tcase_set_timeout(t, 300);
     tcase_add_test(t, templates_are_rendered_as_python_renders_them);
     tcase_add_loop_test(t, a_program_meets_its_limits_soon, 0, ROWS(limits));
+    tcase_add_test(t, filters_of_a_block_nest_only_so_deep);
     tcase_add_loop_test(t, brackets_and_blocks_nest_only_so_deep, 0, 8);
     tcase_add_loop_test(t, an_exception_says_something, 0, ROWS(raised));
     tcase_add_loop_test(t, what_is_not_done_as_python_does_it_is_refused_by_name, 0,

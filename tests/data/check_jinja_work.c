@@ -39,6 +39,7 @@ static const struct {
     {FILTER, "list", "s | list"},
     {FILTER, "map", "list | map('string') | list"},
     {FILTER, "map", "list | map(attribute='a.b.c') | list"},
+    {FILTER, "map", "many | list"},
     {FILTER, "select", "list | select('eq', s) | list"},
     {FILTER, "reject", "list | reject('eq', 0) | list"},
     {FILTER, "selectattr", "maps | selectattr('a', 'in', s) | list"},
@@ -257,10 +258,12 @@ static const char prelude[] =
     "{% set floats = [1.2345678901234567e-300] * 50000 %}"
     "{% set texts = [s ~ 1, s ~ 2, s ~ 3, s ~ 4] * 9 %}"
     "{% set long = {s ~ 1: 1, s ~ 2: 2, s ~ 3: 3, s ~ 4: 4} %}"
-    "{% set ns = namespace(a=[1], b=[1], t=(1, 1)) %}"
+    "{% set ns = namespace(a=[1], b=[1], t=(1, 1), m=0) %}"
     "{% for i in range(60) %}{% set ns.a = [ns.a, ns.a] %}{% set ns.b = [ns.b, ns.b] %}"
     "{% set ns.t = (ns.t, ns.t) %}{% endfor %}"
-    "{% set shared = ns.a %}{% set twin = ns.b %}{% set tuple = ns.t %}{% set ns.a = 1 %}";
+    "{% for i in range(200) %}{% set ns.m = (ns.m or list) | map('string') %}{% endfor %}"
+    "{% set many = ns.m %}{% set shared = ns.a %}{% set twin = ns.b %}{% set tuple = ns.t %}{% set "
+    "ns.a = 1 %}";
 
 static struct pl_jinja_memory memory;
 static struct pl_text variables;

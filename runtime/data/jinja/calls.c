@@ -31,6 +31,7 @@ static bool bind_keywords(struct pl_jinja_run *r, const struct pl_jinja_function
 
 bool pl_jinja_invoke(struct pl_jinja_run *r, const struct pl_jinja_function *f,
                      struct pl_jinja_call *c, struct pl_jinja_value *out) {
+    if (!pl_jinja_spend(r, PL_JINJA_STEP_UNITS)) return false;
     if (!f->call) return pl_jinja_fail(r, "`%s` is not supported", f->name);
     if (f->required < 0) return f->call(r, c, out);
     if (c->n > count_parameters(f)) return pl_jinja_fail(r, "%s(): too many arguments", f->name);

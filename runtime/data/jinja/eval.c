@@ -203,8 +203,12 @@ bool pl_jinja_eval_filters(struct pl_jinja_run *r, const struct pl_jinja_node *n
     if (n->kind == PL_JINJA_NODE_UNKNOWN)
         return pl_jinja_fail(r, "there is no filter or test `%.*s`", (int)n->value.n, n->value.s);
     c.self = *text;
-    if (n->a && text->kind != PL_JINJA_ABSENT && !pl_jinja_eval_filters(r, n->a, text, &c.self))
-        return false;
+    if (n->a && text->kind != PL_JINJA_ABSENT) {
+        if (!pl_jinja_enter(r)) return false;
+        bool inner = pl_jinja_eval_filters(r, n->a, text, &c.self);
+        pl_jinja_leave(r);
+        if (!inner) return false;
+    }
     if (text->kind == PL_JINJA_ABSENT && !pl_jinja_eval(r, n->a, &c.self)) return false;
     const struct pl_jinja_node *outer = r->at;
     r->at = n;
@@ -322,10 +326,9 @@ bool pl_jinja_eval(struct pl_jinja_run *r, const struct pl_jinja_node *n,
                    struct pl_jinja_value *out) {
     const struct pl_jinja_node *outer = r->at;
     r->at = n;
-    if (r->depth >= PL_JINJA_MAX_DEPTH) return pl_jinja_fail_limit(r, "nested too deeply");
-    r->depth++;
+    if (!pl_jinja_enter(r)) return false;
     bool ok = pl_jinja_spend(r, PL_JINJA_STEP_UNITS) && evaluators[n->kind](r, n, out);
-    r->depth--;
+    pl_jinja_leave(r);
     r->at = outer;
     return ok;
 }

@@ -7,7 +7,8 @@ static bool next_item(struct pl_jinja_run *r, struct pl_jinja_iterator *it,
     const struct pl_jinja_list *l = it->over.list;
     *done = it->at >= l->n;
     if (!*done) *out = l->items[it->at++];
-    return pl_jinja_spend(r, PL_JINJA_ITEM_UNITS);
+    (void)r;
+    return true;
 }
 
 static bool next_key(struct pl_jinja_run *r, struct pl_jinja_iterator *it,
@@ -15,7 +16,8 @@ static bool next_key(struct pl_jinja_run *r, struct pl_jinja_iterator *it,
     const struct pl_jinja_map *m = it->over.map;
     *done = it->at >= m->n;
     if (!*done) *out = m->entries[it->at++].key;
-    return pl_jinja_spend(r, PL_JINJA_ITEM_UNITS);
+    (void)r;
+    return true;
 }
 
 static bool next_character(struct pl_jinja_run *r, struct pl_jinja_iterator *it,
@@ -26,7 +28,8 @@ static bool next_character(struct pl_jinja_run *r, struct pl_jinja_iterator *it,
     *out = pl_jinja_string(s, pl_utf8_length(*s));
     out->markup = it->over.markup;
     it->at += out->n;
-    return pl_jinja_spend(r, PL_JINJA_ITEM_UNITS);
+    (void)r;
+    return true;
 }
 
 static bool next_nothing(struct pl_jinja_run *r, struct pl_jinja_iterator *it,
@@ -34,6 +37,15 @@ static bool next_nothing(struct pl_jinja_run *r, struct pl_jinja_iterator *it,
     (void)r, (void)it, (void)out;
     *done = true;
     return true;
+}
+
+bool pl_jinja_next(struct pl_jinja_run *r, struct pl_jinja_iterator *it, struct pl_jinja_value *out,
+                   bool *done) {
+    *done = false;
+    if (!pl_jinja_spend(r, PL_JINJA_STEP_UNITS) || !pl_jinja_enter(r)) return false;
+    bool ok = it->next(r, it, out, done);
+    pl_jinja_leave(r);
+    return ok;
 }
 
 bool pl_jinja_iterate(struct pl_jinja_run *r, const struct pl_jinja_value *v,

@@ -14,6 +14,8 @@
 #define MOST_OUTPUT      (UINT64_C(8) << 20) /* growing it takes three times that */
 #define MOST_OUTPUT_BYTE 4
 
+#define MAX_DEPTH 800 /* nodes within nodes, macros within macros, iterators over iterators */
+
 /* --- failures --------------------------------------------------------------------------------- */
 static bool fail(struct pl_jinja_run *r, pl_err err, const char *fmt, va_list ap) {
     char what[sizeof r->d->message];
@@ -49,6 +51,12 @@ bool pl_jinja_fail_memory(struct pl_jinja_run *r) {
                                    (unsigned long long)(r->arena->limit_bytes >> 20));
     pl_diag_set(r->d, PL_ERR_HOST_OOM, "no memory for a rendered conversation");
     return false;
+}
+
+bool pl_jinja_enter(struct pl_jinja_run *r) {
+    if (r->depth >= MAX_DEPTH) return pl_jinja_fail_limit(r, "nested too deeply");
+    r->depth++;
+    return true;
 }
 
 bool pl_jinja_spend(struct pl_jinja_run *r, uint64_t units) {

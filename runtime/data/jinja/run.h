@@ -15,7 +15,6 @@
 #include "runtime/data/jinja/jinja.h"
 #include "runtime/data/jinja/tree.h"
 
-#define PL_JINJA_MAX_DEPTH  800 /* nodes within nodes, macros within macros */
 #define PL_JINJA_PARAMETERS 4
 
 struct pl_jinja_slot {
@@ -82,6 +81,11 @@ bool pl_jinja_fail_limit(struct pl_jinja_run *r, const char *fmt, ...) PL_PRINTF
 static inline struct pl_jinja_meter *pl_jinja_meter(const struct pl_jinja_run *r) {
     return &r->arena->meter;
 }
+/* A level deeper, to be left by pl_jinja_leave; false: too deep, and it is not to be left. */
+bool pl_jinja_enter(struct pl_jinja_run *r);
+static inline void pl_jinja_leave(struct pl_jinja_run *r) {
+    r->depth--;
+}
 /* Pays these units; with 0, false where a function that takes the meter paid too much. */
 bool pl_jinja_spend(struct pl_jinja_run *r, uint64_t units);
 /* Using an undefined value. */
@@ -128,11 +132,8 @@ struct pl_jinja_iterator {
 };
 bool pl_jinja_iterate(struct pl_jinja_run *r, const struct pl_jinja_value *v,
                       struct pl_jinja_iterator **out);
-static inline bool pl_jinja_next(struct pl_jinja_run *r, struct pl_jinja_iterator *it,
-                                 struct pl_jinja_value *out, bool *done) {
-    *done = false;
-    return it->next(r, it, out, done);
-}
+bool pl_jinja_next(struct pl_jinja_run *r, struct pl_jinja_iterator *it, struct pl_jinja_value *out,
+                   bool *done);
 /* list(v) */
 bool pl_jinja_list_of(struct pl_jinja_run *r, const struct pl_jinja_value *v,
                       struct pl_jinja_list **out);

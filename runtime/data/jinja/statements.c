@@ -459,14 +459,13 @@ static runner *const runners[] = {
 static enum flow run_all(struct pl_jinja_run *r, const struct pl_jinja_node *first) {
     const struct pl_jinja_node *outer = r->at;
     enum flow flow = NEXT;
-    if (r->depth >= PL_JINJA_MAX_DEPTH) return flow_of(pl_jinja_fail_limit(r, "nested too deeply"));
-    r->depth++;
+    if (!pl_jinja_enter(r)) return FAILED;
     for (const struct pl_jinja_node *n = first; n && flow == NEXT; n = n->next) {
         r->at = n;
         flow = flow_of(pl_jinja_spend(r, PL_JINJA_STEP_UNITS));
         if (flow == NEXT) flow = runners[n->kind - PL_JINJA_NODE_TEXT](r, n);
     }
-    r->depth--;
+    pl_jinja_leave(r);
     r->at = outer;
     return flow;
 }
