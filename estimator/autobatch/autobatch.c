@@ -23,9 +23,11 @@ static pl_err try_batch(const struct pl_question *q, uint32_t batch, const struc
 }
 
 uint32_t pl_autobatch_limit(const struct pl_job *job) {
-    bool given = job->global_batch_size != PL_UNSET_U32;
-    if (!given) return PL_BATCH_LIMIT;
-    return (uint32_t)pl_u64_div_up(job->global_batch_size, pl_job_ranks(job));
+    const uint32_t samples = pl_job_step_samples(job);
+    if (pl_job_has_open_step(job))
+        return samples ? samples / pl_job_least_samples(job)
+                       : job->auto_samples ? job->auto_samples : PL_STEP_SAMPLES;
+    return samples ? (uint32_t)pl_u64_div_up(samples, pl_job_ranks(job)) : PL_BATCH_LIMIT;
 }
 
 /* The search knows of these whether they fit. */

@@ -19,7 +19,8 @@ struct pl_autobatch {
 
 /* Where no data set or global batch sets a limit; what the key batch_size takes. */
 #define PL_BATCH_LIMIT 65536
-/* The largest micro-batch that a step of the job can use: its global batch, else PL_BATCH_LIMIT. */
+/* The largest micro-batch that a step of the job can use: as many samples as the step has, which
+ * ranks and gradient_accumulation_steps divide; else PL_BATCH_LIMIT. */
 uint32_t pl_autobatch_limit(const struct pl_job *job);
 
 /* limit: largest batch worth having (rows of the data, global batch); >= 1. The question's own

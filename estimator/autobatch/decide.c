@@ -2,6 +2,7 @@
 #include "estimator/autobatch/decide.h"
 
 #include "estimator/base/checked.h"
+#include "estimator/config/job_values.h"
 
 #include <inttypes.h>
 
@@ -259,6 +260,10 @@ pl_err pl_decide_again(struct pl_question *q, uint64_t limit, struct pl_trials *
                        struct pl_diag *d) {
     struct pl_variant v;
     pl_variant_of(&v, q);
+    if (pl_job_has_open_step(&v.job) && pl_question_accumulation(q) > 1) {
+        v.job.global_batch_size = pl_job_step_samples(&v.job);
+        v.job.gradient_accumulation_steps = PL_UNSET_U32;
+    }
     v.job.batch_size = q->batch_size;
     v.q.recompute = PL_RECOMPUTE_AUTO;
     v.q.loss_chunk_tokens = v.q.mlp_chunk_tokens = PL_AUTO;

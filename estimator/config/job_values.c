@@ -76,9 +76,30 @@ bool pl_job_orders_ranks(const struct pl_job *job) {
     return job->rank_order == PL_TRI_TRUE;
 }
 
+bool pl_job_has_open_step(const struct pl_job *job) {
+    return job->batch_size == PL_AUTO && job->global_batch_size == PL_UNSET_U32 && !job->inference;
+}
+
+uint32_t pl_job_least_samples(const struct pl_job *job) {
+    const uint32_t k = job->gradient_accumulation_steps;
+    const uint64_t least = (uint64_t)pl_job_ranks(job) * (k == PL_UNSET_U32 ? 1 : k);
+    return (uint32_t)pl_u64_min(least, PL_UNSET_U32 - 1);
+}
+
+/* A gradient that is let go in the backward pass waits for no other micro-batch. */
+static bool is_of_one_micro_batch(const struct pl_job *job) {
+    return job->mode == PL_MODE_FULL && job->optimizer_in_backward == PL_TRI_TRUE;
+}
+
+uint32_t pl_job_step_samples(const struct pl_job *job) {
+    if (job->global_batch_size != PL_UNSET_U32) return job->global_batch_size;
+    if (!pl_job_has_open_step(job) || is_of_one_micro_batch(job)) return 0;
+    const uint32_t samples = job->auto_samples ? job->auto_samples : PL_STEP_SAMPLES;
+    return (uint32_t)pl_u64_max(samples, pl_job_least_samples(job));
+}
+
 bool pl_job_may_cut_step(const struct pl_job *job) {
-    const uint32_t samples = job->global_batch_size;
-    return job->batch_size == PL_AUTO && samples != PL_UNSET_U32 && samples > 1;
+    return job->batch_size == PL_AUTO && pl_job_step_samples(job) > 1;
 }
 
 void pl_job_cut_step(struct pl_job *job, uint32_t batch_size, uint64_t samples) {
@@ -95,10 +116,12 @@ bool pl_job_is_of_ranks(const struct pl_job *job) {
 }
 
 uint32_t pl_job_accumulation(const struct pl_job *job, uint32_t batch_size) {
-    if (job->gradient_accumulation_steps != PL_UNSET_U32) return job->gradient_accumulation_steps;
-    if (job->global_batch_size == PL_UNSET_U32 || !batch_size) return 1;
-    const uint64_t round = (uint64_t)batch_size * pl_job_ranks(job);
-    return (uint32_t)(job->global_batch_size / round + (job->global_batch_size % round != 0));
+    const uint32_t k = job->gradient_accumulation_steps, samples = pl_job_step_samples(job);
+    bool follows = samples && batch_size && k == PL_UNSET_U32;
+    if (pl_job_has_open_step(job)) /* a larger one than auto takes is asked about as a given one */
+        follows = samples && batch_size && batch_size <= samples / pl_job_least_samples(job);
+    if (!follows) return k == PL_UNSET_U32 ? 1 : k;
+    return (uint32_t)pl_u64_div_up(samples, (uint64_t)batch_size * pl_job_ranks(job));
 }
 
 bool pl_job_reads_in_circle(const struct pl_job *job) {

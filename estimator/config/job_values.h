@@ -30,6 +30,19 @@ uint32_t pl_job_ranks(const struct pl_job *job);
 /* `rank_order` decided: gradients are added micro-batch by micro-batch, in their order. Several
  * ranks without it exchange gradients once a step. */
 bool pl_job_orders_ranks(const struct pl_job *job);
+/* Samples of a step that no key says: what most recipes of fine-tuning use. It is the same for
+ * every model, budget and number of ranks, so that `batch_size: auto` decides the micro-batch
+ * alone. */
+#define PL_STEP_SAMPLES 16
+/* A run of fewer updates learns little; steps that no key sizes are made smaller for so many. */
+#define PL_FEW_UPDATES 10
+/* Whether `batch_size: auto` is given without the samples of a step. */
+bool pl_job_has_open_step(const struct pl_job *job);
+/* The fewest samples of such a step: one for each rank and each of gradient_accumulation_steps. */
+uint32_t pl_job_least_samples(const struct pl_job *job);
+/* Samples of a step: global_batch_size; of an open step auto_samples, or PL_STEP_SAMPLES while they
+ * are not decided; 0: as many as its micro-batches hold. */
+uint32_t pl_job_step_samples(const struct pl_job *job);
 /* Whether `batch_size: auto` may become less than the samples of a step. */
 bool pl_job_may_cut_step(const struct pl_job *job);
 /* The job whose steps hold so many samples in micro-batches of batch_size. Where they are several,
@@ -39,8 +52,8 @@ void pl_job_cut_step(struct pl_job *job, uint32_t batch_size, uint64_t samples);
 bool pl_job_is_of_ranks(const struct pl_job *job);
 /* Micro-batches of a step that each rank computes, at most. */
 uint32_t pl_job_accumulation(const struct pl_job *job, uint32_t batch_size);
-/* Whether the rows are read in a circle, as they stand in the files: under `max_steps` and `shuffle:
- * false`, where no epoch is asked for and nothing is drawn. */
+/* Whether the rows are read in a circle, as they stand in the files: under `max_steps` and
+ * `shuffle: false`, where no epoch is asked for and nothing is drawn. */
 bool pl_job_reads_in_circle(const struct pl_job *job);
 /* Whether there is something to evaluate on: held-out rows, or files of their own. */
 bool pl_job_evaluates(const struct pl_job *job);

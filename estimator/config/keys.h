@@ -91,12 +91,14 @@
       "always trained on as a whole")                                                              \
     X(shuffle, BOOL, "true", 0, 0, "", "a new order every epoch, fixed by `seed`")                 \
     X(batch_size, AUTO, "auto", 1, 65536, "",                                                      \
-      "samples per micro-batch; auto: the largest that fits, decided with gradient_checkpointing " \
-      "and loss_chunk_tokens")                                                                     \
+      "samples per micro-batch; auto: the largest that fits and that a step can use, decided "     \
+      "with gradient_checkpointing and loss_chunk_tokens")                                         \
     X(gradient_accumulation_steps, U32, "", 1, 65536, "",                                          \
-      "micro-batches per step; unset: 1, or "                                                      \
-      "global_batch_size / batch_size")                                                            \
-    X(global_batch_size, U32, "", 1, 1048576, "", "samples per step, kept whatever batch_size is") \
+      "micro-batches per step; unset: 1, or global_batch_size / batch_size; under `batch_size: "   \
+      "auto` the fewest that a step is cut into")                                                  \
+    X(global_batch_size, U32, "", 1, 1048576, "",                                                  \
+      "samples per step, kept whatever batch_size is; unset under `batch_size: auto`: 16, halved " \
+      "while num_epochs would make fewer than 10 steps")                                           \
     X(max_seq_length, U32, "2048", 2, 16777216, "", "longest sample in tokens")                    \
     X(packing, BOOL, "false", 0, 0, "",                                                            \
       "put as many whole samples as fit into the space of one of max_seq_length tokens; batch "    \
@@ -117,7 +119,7 @@
       "constant|constant_with_warmup|linear|cosine|cosine_with_min_lr", "schedule of the rate")    \
     X(warmup_steps, U32, "", 0, 1000000000, "", "steps from rate 0 to the peak")                   \
     X(warmup_ratio, F64, "", 0, 1, "",                                                             \
-      "the same as a share of all steps; 0.03 when both are unset")                                \
+      "the same as a share of all steps; when both are unset 0.03, and less than all steps")       \
     X(weight_decay, F64, "0", 0, 100, "", "decoupled; never on norms and biases")                  \
     X(adam_beta1, F64, "0.9", 0, 0.999999, "", "decay of the first moment")                        \
     X(adam_beta2, F64, "0.999", 0, 0.9999999, "", "decay of the second moment")                    \

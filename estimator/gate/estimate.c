@@ -51,7 +51,7 @@ void pl_estimate_judge_again(struct pl_estimate *e) {
 /* Everything that follows from e->planned, but what would help. */
 static pl_err judge(struct pl_estimate *e, struct pl_diag *d) {
     const struct pl_question *q = e->q;
-    e->gradient_accumulation = pl_job_accumulation(q->job, q->batch_size);
+    e->gradient_accumulation = pl_question_accumulation(q);
     e->param_count = pl_model_param_count(q->model);
     e->trainable_param_count = pl_gate_trained(e->planned.program);
     PL_TRY(pl_estimate_bill_ranks(e, d));

@@ -44,11 +44,27 @@ uint32_t pl_question_in_backward(const struct pl_question *q) {
     return own == PL_TRI_AUTO ? q->in_backward : own;
 }
 
+/* A step that may become one micro-batch where it would not fit otherwise. */
+static bool may_be_one(const struct pl_job *job) {
+    return pl_job_has_open_step(job) && pl_job_least_samples(job) == 1;
+}
+
 bool pl_question_may_let_go(const struct pl_question *q) {
     const struct pl_job *job = q->job;
-    return job->mode == PL_MODE_FULL && !job->inference && !pl_job_may_cut_step(job) &&
-           pl_job_accumulation(job, q->batch_size) <= 1 && pl_job_offload(job) == PL_OFFLOAD_NONE &&
-           !pl_job_is_of_ranks(job);
+    const bool one =
+        !pl_job_may_cut_step(job) && pl_job_accumulation(job, q->batch_size) <= 1;
+    return job->mode == PL_MODE_FULL && !job->inference && (one || may_be_one(job)) &&
+           pl_job_offload(job) == PL_OFFLOAD_NONE && !pl_job_is_of_ranks(job);
+}
+
+/* Whether updates in the backward pass were decided. */
+static bool lets_go(const struct pl_question *q) {
+    return q->job->optimizer_in_backward == PL_TRI_AUTO && q->in_backward == PL_TRI_TRUE &&
+           pl_question_may_let_go(q);
+}
+
+uint32_t pl_question_accumulation(const struct pl_question *q) {
+    return lets_go(q) ? 1 : pl_job_accumulation(q->job, q->batch_size);
 }
 
 uint32_t pl_question_mlp_chunk(const struct pl_question *q) {
@@ -85,22 +101,28 @@ uint32_t pl_question_most_samples(const struct pl_question *q) {
 }
 
 void pl_question_settle(const struct pl_question *q, struct pl_job *job) {
+    const bool one = lets_go(q) && may_be_one(job);
     job->gradient_checkpointing = pl_question_level(q);
     job->loss_chunk_tokens = pl_question_chunk(q);
     job->optimizer_in_backward = pl_question_in_backward(q);
     job->mlp_chunk_tokens = pl_question_mlp_chunk(q);
     job->unpack_buffer = pl_question_unpack(q);
-    if (job->batch_size == PL_AUTO) job->batch_size = q->batch_size;
+    if (job->batch_size != PL_AUTO) return;
+    if (pl_job_has_open_step(job) && !one && pl_job_step_samples(job)) {
+        job->global_batch_size = pl_job_step_samples(job);
+        job->gradient_accumulation_steps = PL_UNSET_U32; /* it follows */
+    }
+    job->batch_size = q->batch_size;
 }
 
 pl_err pl_question_shape(const struct pl_question *q, struct pl_job_shape *out, struct pl_diag *d) {
     const uint32_t level = pl_question_level(q);
-    PL_TRY(pl_job_shape_init(q->job, q->model, &q->traits, q->batch_size, out, d));
+    struct pl_job job = *q->job; /* strings and lists stay borrowed */
+    if (lets_go(q) && may_be_one(&job)) job.batch_size = q->batch_size;
+    PL_TRY(pl_job_shape_init(&job, q->model, &q->traits, q->batch_size, out, d));
     out->recompute = level == PL_RECOMPUTE_AUTO ? PL_RECOMPUTE_FULL : level;
     out->loss_chunk_tokens = pl_question_chunk(q);
-    if (q->job->optimizer_in_backward == PL_TRI_AUTO && q->in_backward == PL_TRI_TRUE &&
-        pl_question_may_let_go(q))
-        out->gradients = PL_GRADIENTS_OF_UPDATE;
+    if (lets_go(q)) out->gradients = PL_GRADIENTS_OF_UPDATE;
     const uint32_t mlp = pl_question_mlp_chunk(q);
     out->mlp_chunk_tokens = mlp == PL_AUTO || q->job->inference ? 0 : mlp;
     const uint64_t unpack = pl_question_unpack(q);

@@ -53,8 +53,10 @@ uint32_t pl_question_level(const struct pl_question *q);
 uint32_t pl_question_chunk(const struct pl_question *q);
 uint32_t pl_question_in_backward(const struct pl_question *q);
 /* Whether `optimizer_in_backward: auto` may be `true`: a full fine-tune of one micro-batch a step,
- * on one device and with nothing offloaded. */
+ * on one device and with nothing offloaded. A step that no key sizes is one micro-batch then. */
 bool pl_question_may_let_go(const struct pl_question *q);
+/* Micro-batches of a step that each rank computes, at most. */
+uint32_t pl_question_accumulation(const struct pl_question *q);
 uint32_t pl_question_mlp_chunk(const struct pl_question *q);
 uint64_t pl_question_unpack(const struct pl_question *q);
 /* Tokens of the largest micro-batch that can be asked about: a program counts them with 31 bits,
@@ -62,7 +64,8 @@ uint64_t pl_question_unpack(const struct pl_question *q);
  * mlp_chunk_tokens at most. */
 uint64_t pl_question_most_tokens(const struct pl_question *q);
 uint32_t pl_question_most_samples(const struct pl_question *q); /* in so many tokens; at least 1 */
-/* Writes what was decided into a job with the same open keys, batch_size included. */
+/* Writes what was decided into a job with the same open keys: batch_size included, and
+ * global_batch_size where no key sizes the step. */
 void pl_question_settle(const struct pl_question *q, struct pl_job *job);
 
 pl_err pl_question_shape(const struct pl_question *q, struct pl_job_shape *out, struct pl_diag *d);

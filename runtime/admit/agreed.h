@@ -17,7 +17,8 @@
 
 #include "runtime/admit/admission.h"
 
-/* Connects to the other ranks; teller (nullable) hears which are late. COMM_INIT; of all of these COMM_PEER_LOST. */
+/* Connects to the other ranks; teller (nullable) hears which are late. COMM_INIT; of all of these
+ * COMM_PEER_LOST. */
 pl_err pl_agreed_meet(struct pl_preflight *pf, const struct pl_teller *teller, struct pl_diag *d);
 /* pf->q.budget becomes as small as that of the rank that has the least. */
 pl_err pl_agreed_budget(struct pl_preflight *pf, struct pl_diag *d);

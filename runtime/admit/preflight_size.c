@@ -14,7 +14,7 @@
 #include "runtime/admit/graphs.h"
 #include "runtime/admit/record.h"
 #include "runtime/admit/speed.h"
-#include "runtime/data/steps.h"
+#include "runtime/data/epoch_steps.h"
 #include "runtime/device/available.h"
 
 #include <jansson.h>
@@ -68,6 +68,10 @@ static void keep_batch(struct pl_job *job, const struct pl_run_state *s, const j
     if (job->mlp_chunk_tokens == PL_AUTO) keep_open(job, PL_KEY_mlp_chunk_tokens, then);
     if (job->unpack_buffer == PL_AUTO_BYTES) keep_open(job, PL_KEY_unpack_buffer, then);
     if (s->oom_recoveries) keep_step_size(job, s);
+    if (pl_job_has_open_step(job)) { /* what it holds was decided when the run began */
+        job->global_batch_size = (uint32_t)pl_u64_min(s->global_batch, PL_UNSET_U32 - 1);
+        job->gradient_accumulation_steps = PL_UNSET_U32;
+    }
     if (job->batch_size == PL_AUTO) job->batch_size = s->batch_size;
     if (job->loss_chunk_tokens == PL_AUTO && s->loss_chunk_tokens)
         job->loss_chunk_tokens = s->loss_chunk_tokens;
@@ -224,6 +228,40 @@ pl_err pl_preflight_size(struct pl_preflight *pf, struct pl_diag *d) {
 
 /* --- after the data -------------------------------------------------------------------------- */
 
+/* Steps of so many samples that the run has. */
+static pl_err count_steps(struct pl_preflight *pf, uint64_t samples, uint64_t *steps,
+                          struct pl_diag *d) {
+    const double rows = pf->job->num_epochs * (double)pf->walk.epoch_rows;
+    *steps = pf->job->max_steps;
+    if (*steps) return PL_ERR_OK;
+    if (!(rows < ROWS_MAX))
+        return pl_job_error(pf->job, PL_KEY_num_epochs, PL_ERR_OVERFLOW, d,
+                            "num_epochs asks for %g rows, more than can be counted", rows);
+    return pl_steps_of_epochs(&pf->source, samples, pf->job->num_epochs, steps, d);
+}
+
+/* A step that no key sizes has no more samples than an epoch, and is halved while the epochs that
+ * are asked for would make too few updates. */
+static pl_err bound_step(struct pl_preflight *pf, struct pl_diag *d) {
+    struct pl_job *job = pf->job;
+    const uint64_t least = pl_job_least_samples(job);
+    uint64_t samples = pl_u64_max(PL_STEP_SAMPLES, least), steps;
+    if (!pl_job_has_open_step(job)) return PL_ERR_OK;
+    samples = pl_u64_min(samples, pl_u64_max(pf->walk.epoch_rows, least));
+    PL_TRY(count_steps(pf, samples, &steps, d));
+    while (!job->max_steps && steps < PL_FEW_UPDATES && samples > least) {
+        samples = pl_u64_max(samples / 2, least);
+        PL_TRY(count_steps(pf, samples, &steps, d));
+    }
+    job->auto_samples = (uint32_t)samples;
+    if (samples < PL_STEP_SAMPLES)
+        pl_text_addf(&pf->notes,
+                     "samples a step: %llu instead of %u, since the data are few; "
+                     "`global_batch_size` sets another number\n",
+                     (unsigned long long)samples, PL_STEP_SAMPLES);
+    return PL_ERR_OK;
+}
+
 static uint32_t batch_limit(const struct pl_preflight *pf) {
     return (uint32_t)pl_u64_min(pl_autobatch_limit(pf->job), pl_u64_max(pf->walk.epoch_rows, 1));
 }
@@ -242,30 +280,56 @@ static pl_err decide_batch(struct pl_preflight *pf, struct pl_diag *d) {
     return pl_preflight_plan(pf, d);
 }
 
-static pl_err steps_of_epochs(struct pl_preflight *pf, struct pl_diag *d) {
-    const double rows = pf->job->num_epochs * (double)pf->walk.epoch_rows;
-    if (!(rows < ROWS_MAX))
-        return pl_job_error(pf->job, PL_KEY_num_epochs, PL_ERR_OVERFLOW, d,
-                            "num_epochs asks for %g rows, more than can be counted", rows);
-    return pl_steps_of_epochs(&pf->source, pf->global_batch, pf->job->num_epochs, &pf->total_steps,
-                              d);
+/* Nobody asked for this warm-up: it is less than the run. */
+static uint64_t default_warmup(const struct pl_preflight *pf) {
+    const uint64_t steps = (uint64_t)ceil(DEFAULT_WARMUP_RATIO * (double)pf->total_steps);
+    return pl_u64_min(steps, pf->total_steps - 1);
 }
 
-static pl_err decide_steps(struct pl_preflight *pf, struct pl_diag *d) {
+static void decide_warmup(struct pl_preflight *pf) {
     struct pl_job *job = pf->job;
-    pf->total_steps = job->max_steps;
-    if (!job->max_steps) PL_TRY(steps_of_epochs(pf, d));
     pf->warmup_ratio = NAN;
     if (job->lr_scheduler == PL_SCHEDULE_CONSTANT) {
         pf->warmup_steps = 0;
     } else if (job->warmup_steps != PL_UNSET_U32) {
         pf->warmup_steps = job->warmup_steps;
+    } else if (isnan(job->warmup_ratio)) {
+        pf->warmup_ratio = DEFAULT_WARMUP_RATIO;
+        pf->warmup_steps = default_warmup(pf);
     } else {
-        pf->warmup_ratio = isnan(job->warmup_ratio) ? DEFAULT_WARMUP_RATIO : job->warmup_ratio;
+        pf->warmup_ratio = job->warmup_ratio;
         pf->warmup_steps = (uint64_t)ceil(pf->warmup_ratio * (double)pf->total_steps);
     }
     job->warmup_steps = (uint32_t)pf->warmup_steps;
     job->warmup_ratio = NAN;
+}
+
+/* What would train nothing, or little, is said before the first step. The rate of the first step of
+ * a warm-up is 0. */
+static void warn_of_schedule(struct pl_preflight *pf) {
+    const unsigned long long steps = pf->total_steps, warmup = pf->warmup_steps;
+    const bool never = pl_job_learning_rate(pf->job) == 0 || (warmup && steps == 1);
+    if (never)
+        pl_text_addf(&pf->notes,
+                     "warning: the learning rate of every step is 0, and nothing will be trained: "
+                     "%llu step%s, `learning_rate: %g`, `warmup_steps: %llu`\n",
+                     steps, steps == 1 ? "" : "s", pl_job_learning_rate(pf->job), warmup);
+    else if (warmup >= steps)
+        pl_text_addf(&pf->notes,
+                     "warning: the warm-up of %llu steps outlasts the run of %llu: its learning "
+                     "rate is not reached; `warmup_steps: %llu` ends it in time\n",
+                     warmup, steps, steps / 10);
+    if (!pf->job->max_steps && steps < PL_FEW_UPDATES)
+        pl_text_addf(&pf->notes,
+                     "the run ends after %llu step%s: more of them come of a larger `num_epochs` "
+                     "or of fewer samples a step\n",
+                     steps, steps == 1 ? "" : "s");
+}
+
+static pl_err decide_steps(struct pl_preflight *pf, struct pl_diag *d) {
+    PL_TRY(count_steps(pf, pf->global_batch, &pf->total_steps, d));
+    decide_warmup(pf);
+    warn_of_schedule(pf);
     return PL_ERR_OK;
 }
 
@@ -290,6 +354,7 @@ void pl_preflight_write_decisions(struct pl_job *job, const struct pl_program *p
 }
 
 pl_err pl_preflight_settle(struct pl_preflight *pf, struct pl_diag *d) {
+    PL_TRY(bound_step(pf, d));
     PL_TRY(decide_batch(pf, d));
     PL_TRY(decide_steps(pf, d));
     pl_preflight_write_decisions(pf->job, pf->estimate.planned.program);

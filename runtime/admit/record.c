@@ -6,7 +6,7 @@
 #include "estimator/config/key_table.h"
 #include "runtime/checkpoint/identity.h"
 #include "runtime/checkpoint/manifest.h"
-#include "runtime/data/steps.h"
+#include "runtime/data/epoch_steps.h"
 #include "runtime/device/cpu/cpu.h"
 
 #include <math.h>
@@ -279,9 +279,9 @@ static pl_err refuse(const struct pl_preflight *pf, const struct pl_record_diffe
     return PL_ERR_CHECKPOINT_MISMATCH;
 }
 
-/* Versions before this one let a step take rows of two epochs, as a run of `max_steps` in file order
- * still does: after the same steps such a run stands elsewhere, and its next step would take rows
- * again, or pass over some. */
+/* Versions before this one let a step take rows of two epochs, as a run of `max_steps` in file
+ * order still does: after the same steps such a run stands elsewhere, and its next step would take
+ * rows again, or pass over some. */
 static pl_err check_place(const struct pl_preflight *pf, bool force, struct pl_text *notes,
                           struct pl_diag *d) {
     const struct pl_run_state *then = &pf->resume_state;

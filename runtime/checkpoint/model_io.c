@@ -220,7 +220,8 @@ static pl_err put_texts(struct pl_outbox *o, const char *config_json,
 
 static pl_err put_model(struct pl_outbox *o, const struct pl_windows *w,
                         const struct pl_window_source *source, const char *config_json,
-                        const struct pl_companions *companions, uint64_t shard_bytes, struct pl_diag *d) {
+                        const struct pl_companions *companions, uint64_t shard_bytes,
+                        struct pl_diag *d) {
     struct shards s = {0};
     pl_err err = cut_shards(w, shard_bytes, &s, d);
     if (err == PL_ERR_OK) err = put_shards(o, w, &s, source, d);
@@ -230,8 +231,9 @@ static pl_err put_model(struct pl_outbox *o, const struct pl_windows *w,
 }
 
 pl_err pl_model_write(const struct pl_windows *w, const struct pl_window_source *source,
-                      const char *dir, const char *config_json, const struct pl_companions *companions,
-                      uint64_t shard_bytes, struct pl_diag *d) {
+                      const char *dir, const char *config_json,
+                      const struct pl_companions *companions, uint64_t shard_bytes,
+                      struct pl_diag *d) {
     struct pl_outbox o = {0};
     pl_err err;
     PL_TRY_GOTO(pl_save_set_begin(dir, d), out);
@@ -244,7 +246,8 @@ out:
 }
 
 pl_err pl_model_put(const struct pl_tensor_io *io, struct pl_outbox *o, const char *config_json,
-                    const struct pl_companions *companions, uint64_t shard_bytes, struct pl_diag *d) {
+                    const struct pl_companions *companions, uint64_t shard_bytes,
+                    struct pl_diag *d) {
     struct pl_windows w = {0};
     const struct pl_window_source source = pl_window_source_device(io);
     pl_err err = pl_windows_add_model(&w, io->program, d);

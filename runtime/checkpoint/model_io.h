@@ -33,7 +33,8 @@ pl_err pl_model_load(const struct pl_tensor_io *io, const char *dir, struct pl_d
  * them. Weights are
  * written in their storage dtype, in shards of at most shard_bytes of tensor data. */
 pl_err pl_model_put(const struct pl_tensor_io *io, struct pl_outbox *o, const char *config_json,
-                    const struct pl_companions *companions, uint64_t shard_bytes, struct pl_diag *d);
+                    const struct pl_companions *companions, uint64_t shard_bytes,
+                    struct pl_diag *d);
 /* What the other ranks do meanwhile, where they share the files of weights (share.h). */
 pl_err pl_model_join(const struct pl_tensor_io *io, struct pl_outbox *o, uint64_t shard_bytes,
                      struct pl_diag *d);
@@ -50,7 +51,8 @@ bool pl_model_is_temporary(const char *name);
 /* pl_model_put of any windows, whose tensors come from `source`, into an existing directory: all
  * files or none (save_set.h). */
 pl_err pl_model_write(const struct pl_windows *w, const struct pl_window_source *source,
-                      const char *dir, const char *config_json, const struct pl_companions *companions,
-                      uint64_t shard_bytes, struct pl_diag *d);
+                      const char *dir, const char *config_json,
+                      const struct pl_companions *companions, uint64_t shard_bytes,
+                      struct pl_diag *d);
 
 #endif

@@ -96,7 +96,8 @@ static void sort_by_slot(struct pl_step_batch *b) {
     b->slot_start[0] = 0;
 }
 
-/* Slots are taken from the first on; those after the last that holds a row are no part of a step. */
+/* Slots are taken from the first on; those after the last that holds a row are no part of a step.
+ * */
 static void end(struct pl_step_batch *b) {
     uint64_t used = 0;
     for (uint64_t i = 0; i < b->n; i++)

@@ -1,8 +1,8 @@
 /* cache_key.h - whether the tokens of a file are kept, where, and under which name.
  *
- * In: a job, the content of a file, whatever else its tokens depend on, as text.  Out: directory and
- * key.  Needs: cache.h. The key covers the content of the file, the facts and the build of the program:
- * another build may tokenise differently, and then its files have other names. */
+ * In: a job, the content of a file, whatever else its tokens depend on, as text.  Out: directory
+ * and key.  Needs: cache.h. The key covers the content of the file, the facts and the build of the
+ * program: another build may tokenise differently, and then its files have other names. */
 #ifndef PL_RUNTIME_DATA_CACHE_KEY_H
 #define PL_RUNTIME_DATA_CACHE_KEY_H
 

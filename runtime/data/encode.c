@@ -25,7 +25,9 @@ static pl_err check_size(const struct pl_encoder *e, const char *path, struct pl
     pl_diag_at(d, PL_ERR_TOKENIZER_FILE, path, 0, 0,
                "the tokenizer has ids up to %llu, the model a vocabulary of %llu",
                (unsigned long long)size - 1, (unsigned long long)e->vocab);
-    pl_diag_hint(d, "use the model's own tokenizer, or let transformers resize the model: " PL_ENCODE_RESIZE);
+    pl_diag_hint(
+        d,
+        "use the model's own tokenizer, or let transformers resize the model: " PL_ENCODE_RESIZE);
     return PL_ERR_TOKENIZER_FILE;
 }
 

@@ -69,7 +69,8 @@ pl_err pl_run_load_saved(struct pl_run *r, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
-/* --- what goes with the weights ---------------------------------------------------------------- */
+/* --- what goes with the weights ----------------------------------------------------------------
+ * */
 struct run_companions {
     struct pl_companions list;
     char *dir;              /* owned; NULL: there is none */

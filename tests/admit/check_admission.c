@@ -196,7 +196,8 @@ START_TEST(global_batch_size_keeps_the_samples_of_a_step) {
         batches[i] = joblog_number(begin, "batch_size");
         double micro_batches = joblog_number(begin, "gradient_accumulation_steps");
         ck_assert(batches[i] * micro_batches >= 6 && batches[i] * (micro_batches - 1) < 6);
-        ck_assert(joblog_number(joblog_step(log, 6), "epoch") == 36.0 / 24.0);
+        /* One of the 24 rows trains nothing; the fourth step has the 5 that are left. */
+        ck_assert(joblog_number(joblog_step(log, 6), "epoch") == (23.0 + 12.0) / 23.0);
         for (uint64_t step = 1; step <= 6; step++)
             tokens[i][step - 1] = joblog_number(joblog_step(log, step), "tokens");
         json_decref(log);

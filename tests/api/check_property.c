@@ -23,6 +23,7 @@
 
 #define RUNS_OF_CI   300
 #define MAX_SETTINGS 24
+#define STEP_SAMPLES UINT64_C(16) /* PL_STEP_SAMPLES */
 #define MAX_NAMES    128
 
 /* --- drawing --------------------------------------------------------------------------------- */
@@ -83,6 +84,39 @@ static void set_number(struct drawn *j, const char *key, uint64_t value) {
 static uint64_t number_of(const struct drawn *j, const char *key) {
     const char *value = setting_of(j, key);
     return value ? strtoull(value, NULL, 10) : 0;
+}
+
+static void unset(struct drawn *j, const char *key) {
+    const char *value = setting_of(j, key);
+    if (!value) return;
+    for (uint32_t i = 0; i < j->n; i++)
+        if (value > j->setting[i] && value < j->setting[i] + sizeof j->setting[i])
+            memcpy(j->setting[i], j->setting[--j->n], sizeof j->setting[i]);
+}
+
+/* Samples of a step that no key sizes; 0: some key does, or the step is one micro-batch. */
+static uint64_t open_samples(const struct drawn *j) {
+    const char *batch = setting_of(j, "batch_size"),
+               *let_go = setting_of(j, "optimizer_in_backward");
+    const uint64_t k = number_of(j, "gradient_accumulation_steps");
+    const bool one = strcmp(j->mode, "full") == 0 && let_go && strcmp(let_go, "true") == 0;
+    if (strcmp(j->mode, "inference") == 0 || strcmp(batch, "auto") != 0 || one) return 0;
+    return k > STEP_SAMPLES ? k : STEP_SAMPLES;
+}
+
+/* Types a micro-batch in place of `auto`, together with the step that it is a part of. */
+static void type_batch(struct drawn *j, uint64_t n, uint64_t accumulation) {
+    const uint64_t samples = open_samples(j), k = number_of(j, "gradient_accumulation_steps");
+    set_number(j, "batch_size", n);
+    if (!samples || n > samples / (k ? k : 1) || (accumulation == 1 && n < samples)) return;
+    set_number(j, "global_batch_size", samples);
+    unset(j, "gradient_accumulation_steps");
+}
+
+/* The gradients of a step of one micro-batch may take less. */
+static bool is_between_steps(const struct drawn *j, uint64_t less, uint64_t more) {
+    const uint64_t samples = open_samples(j);
+    return less < samples && more >= samples;
 }
 
 /* The command that asks the same. */
@@ -260,7 +294,9 @@ static bool check_monotone(const struct drawn *job, const struct pl_vram_estimat
     const bool lora = setting_of(&j, "lora_r") != NULL;
     if (has_auto(&j)) return false;
     const uint32_t axis = below(lora ? 3 : 2);
-    set_number(&j, "batch_size", e->batch_size + (axis == 0 ? 1 + below(3) : 0));
+    const uint64_t batch = e->batch_size + (axis == 0 ? 1 + below(3) : 0);
+    if (is_between_steps(&j, e->batch_size, batch)) return false;
+    type_batch(&j, batch, e->gradient_accumulation);
     if (axis == 1)
         set_number(&j, "max_seq_length", number_of(&j, "max_seq_length") + 1 + below(500));
     if (axis == 2) set_number(&j, "lora_r", number_of(&j, "lora_r") + 1 + below(32));
@@ -278,9 +314,10 @@ static bool check_monotone(const struct drawn *job, const struct pl_vram_estimat
     return true;
 }
 
-static const char *verdict_at(const struct drawn *job, uint64_t batch, char out[16]) {
+static const char *verdict_at(const struct drawn *job, uint64_t batch, uint64_t accumulation,
+                              char out[16]) {
     struct drawn j = *job;
-    set_number(&j, "batch_size", batch);
+    type_batch(&j, batch, accumulation);
     struct pl_vram_estimate *e = ask(&j);
     snprintf(out, 16, "%s", e ? e->verdict : "refused");
     pl_estimate_free(e);
@@ -292,10 +329,11 @@ static bool check_wall(const struct drawn *job, const struct pl_vram_estimate *e
     const uint64_t n = e->recommended_batch_size;
     const bool ceiling = e->refusal && strcmp(e->refusal, "RUNTIME_FULL_FT_MODEL_TOO_LARGE") == 0;
     if (ceiling) return false;
-    if (n && strcmp(verdict_at(job, n, at), "fits") != 0)
+    if (n && strcmp(verdict_at(job, n, e->gradient_accumulation, at), "fits") != 0)
         violated(job, "walls: %" PRIu64 " is the largest batch that fits, and it is %s", n, at);
     /* what decides by time may leave room: of the fastest choice it is the largest */
-    if (!has_auto(job) && n < 65536 && strcmp(verdict_at(job, n + 1, beyond), "fits") == 0)
+    if (!has_auto(job) && n < 65536 && !is_between_steps(job, n, n + 1) &&
+        strcmp(verdict_at(job, n + 1, e->gradient_accumulation, beyond), "fits") == 0)
         violated(job, "walls: %" PRIu64 " is the largest batch that fits, and one more fits", n);
     return true;
 }
@@ -322,7 +360,7 @@ static bool check_remedy(const struct drawn *job, const struct pl_vram_estimate 
     struct drawn j = *job;
     if (!e->n_remedies || strcmp(e->verdict, "no") != 0) return false;
     const struct pl_vram_remedy *r = &e->remedies[below((uint32_t)e->n_remedies)];
-    set_number(&j, "batch_size", e->batch_size);
+    type_batch(&j, e->batch_size, e->gradient_accumulation);
     if (!type_change(&j, r->change)) {
         violated(job, "remedies: `%s` cannot be typed", r->change);
         return true;

@@ -4,6 +4,7 @@
 #include "estimator/autobatch/autobatch.h"
 #include "estimator/autobatch/autolevel.h"
 #include "estimator/config/job_text.h"
+#include "estimator/config/job_values.h"
 #include "estimator/program/cost.h"
 #include "tests/plan/planning.h"
 #include "tests/support/ask.h"
@@ -229,11 +230,13 @@ START_TEST(the_batch_that_was_found_leads_to_the_same_choice) {
     const struct extremes e = extremes_of_table(from, to);
     for (int i = 0; i < BUDGETS; i += 7) {
         const struct chosen first = choose(budget_of(&e, i));
-        const uint32_t given = job.batch_size;
+        const uint32_t given = job.batch_size, samples = job.global_batch_size;
         if (!first.batch) continue;
+        if (pl_job_has_open_step(&job)) job.global_batch_size = pl_job_step_samples(&job);
         job.batch_size = first.batch;
         const struct chosen again = choose(budget_of(&e, i));
         job.batch_size = given;
+        job.global_batch_size = samples;
         ck_assert_uint_eq(again.batch, first.batch);
         ck_assert_uint_eq(again.level, first.level);
         ck_assert_uint_eq(again.chunk, first.chunk);

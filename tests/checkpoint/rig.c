@@ -160,7 +160,8 @@ uint32_t rig_find(const struct rig *r, enum pl_role role, enum pl_slot slot, uin
 }
 
 pl_err rig_save_model(const struct pl_tensor_io *io, const char *dir, const char *config_json,
-                      const struct pl_companions *companions, uint64_t shard_bytes, struct pl_diag *d) {
+                      const struct pl_companions *companions, uint64_t shard_bytes,
+                      struct pl_diag *d) {
     struct pl_outbox o = {0};
     pl_err err = pl_save_set_begin(dir, d);
     if (err == PL_ERR_OK) err = pl_outbox_init(&o, dir, d);

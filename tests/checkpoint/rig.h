@@ -43,7 +43,8 @@ uint32_t rig_find(const struct rig *r, enum pl_role role, enum pl_slot slot, uin
 
 /* As a run saves what it ends with: into an existing directory, all files or none. */
 pl_err rig_save_model(const struct pl_tensor_io *io, const char *dir, const char *config_json,
-                      const struct pl_companions *companions, uint64_t shard_bytes, struct pl_diag *d);
+                      const struct pl_companions *companions, uint64_t shard_bytes,
+                      struct pl_diag *d);
 pl_err rig_save_adapter(const struct pl_tensor_io *io, const char *dir, const struct pl_job *job,
                         struct pl_diag *d);
 

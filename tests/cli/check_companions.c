@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define TOKENIZER "tests/data/tokenizer/qwen2_style/tokenizer.json"
-#define OWN       "{{ bos_token }}{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}"
+#define OWN       "{{ bos_token }}{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}"
 #define OLD       "{% for m in messages %}{{ m.content }} old\n{% endfor %}"
 
 static char dir[SCRATCH_PATH];

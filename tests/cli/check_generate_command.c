@@ -102,10 +102,9 @@ static struct outcome with_generation_config(char dir[SCRATCH_PATH], const char 
     file_write(in_dir(dir, "config.json"), config);
     file_write(in_dir(dir, "generation_config.json"), text);
     free(config);
-    const char *const words[] = {"generate",   "--init", "random", "--model-config",
-                                 dir,          "--json", "--threads", "2",
-                                 "--prompt-ids", "1,5", "--max-new-tokens", "3",
-                                 NULL};
+    const char *const words[] = {"generate",         "--init",    "random", "--model-config", dir,
+                                 "--json",           "--threads", "2",      "--prompt-ids",   "1,5",
+                                 "--max-new-tokens", "3",         NULL};
     return plimsoll_expect(0, NULL, words);
 }
 
@@ -149,7 +148,8 @@ static const struct {
     {"{\"do_sample\": true, \"temperature\": 0.6, \"top_p\": 0.9, \"top_k\": 0}",
      "recommends --temperature 0.6 --top-p 0.9;"},
     {"{\"temperature\": 0.6, \"repetition_penalty\": 1.1}", "recommends --repetition-penalty 1.1;"},
-    {"{\"do_sample\": true, \"temperature\": null, \"top_p\": \"x\"}", "recommends --temperature 1"},
+    {"{\"do_sample\": true, \"temperature\": null, \"top_p\": \"x\"}",
+     "recommends --temperature 1"},
     {"{\"do_sample\": null, \"eos_token_id\": null, \"temperature\": 2}", NULL},
     {"{\"eos_token_id\": -1}", "1 of `eos_token_id` is no id"},
     {"{\"eos_token_id\":", "is not used"},

@@ -385,13 +385,15 @@ START_TEST(derived_values_follow_their_keys) {
         double scale, rate;
         uint32_t accumulation; /* at batch size 3 */
     } cases[] = {
-        {"mode: lora", 2, 2e-4, 1},
-        {"mode: lora\nlora_alpha: 8", 0.5, 2e-4, 1},
-        {"mode: lora\nlora_alpha: 8\nuse_rslora: true", 2, 2e-4, 1},
-        {"mode: lora\nuse_rslora: true", 8, 2e-4, 1},
-        {"mode: full", 2, 2e-5, 1},
-        {"mode: full\nlr: 1", 2, 1, 1},
-        {"mode: full\ngradient_accumulation_steps: 5", 2, 2e-5, 5},
+        {"mode: lora", 2, 2e-4, 6},
+        {"mode: lora\nlora_alpha: 8", 0.5, 2e-4, 6},
+        {"mode: lora\nlora_alpha: 8\nuse_rslora: true", 2, 2e-4, 6},
+        {"mode: lora\nuse_rslora: true", 8, 2e-4, 6},
+        {"mode: full", 2, 2e-5, 6},
+        {"mode: full\nlr: 1", 2, 1, 6},
+        {"mode: full\ngradient_accumulation_steps: 5", 2, 2e-5, 6},
+        {"mode: full\nbatch_size: 3\ngradient_accumulation_steps: 5", 2, 2e-5, 5},
+        {"mode: full\nbatch_size: 3", 2, 2e-5, 1},
         {"mode: full\nglobal_batch_size: 8", 2, 2e-5, 3},
         {"mode: full\nglobal_batch_size: 9", 2, 2e-5, 3},
         {"mode: full\nglobal_batch_size: 2\nbatch_size: 3", 2, 2e-5, 1},

@@ -1,7 +1,7 @@
 /* check_steps.c - the steps of a run: an epoch ends with a step, and rows that train nothing are in
  * none. Packed steps are counted in check_walk.c. */
 #include "estimator/base/checked.h"
-#include "runtime/data/steps.h"
+#include "runtime/data/epoch_steps.h"
 #include "tests/data/fixture.h"
 
 #include <check.h>

@@ -1,6 +1,6 @@
 /* check_walk.c - the mix of files by weight, and the slots that samples are packed into. */
 #include "estimator/base/checked.h"
-#include "runtime/data/steps.h"
+#include "runtime/data/epoch_steps.h"
 #include "tests/data/fixture.h"
 
 #include <check.h>

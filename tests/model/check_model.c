@@ -270,7 +270,9 @@ static const struct {
      "\"high_freq_factor\":4,\"original_max_position_embeddings\":256}}",
      PL_ERR_MODEL_FIELD, "high_freq_factor"},
     {"{\"eos_token_id\":[2,1000]}", PL_ERR_MODEL_FIELD, "entry 1"},
-    {"{\"eos_token_id\":[0,1,2,3,4,5,6,7,8]}", PL_ERR_MODEL_FIELD, "at most 8"},
+    {"{\"eos_token_id\":[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,"
+     "27,28,29,30,31,32]}",
+     PL_ERR_MODEL_FIELD, "at most 32"},
     {"{\"eos_token_id\":1000}", PL_ERR_MODEL_FIELD, "`eos_token_id` is 1000"},
     {"{\"torch_dtype\":\"a_dtype_with_a_long_name\"}", PL_ERR_MODEL_FIELD, "`torch_dtype`"},
     {"{\"hidden_size\":1048576,\"num_attention_heads\":1048576,\"head_dim\":2,"

@@ -56,6 +56,13 @@ static pl_err print_data(const struct pl_preflight *pf, FILE *out, struct pl_dia
     return pl_cli_put_text(&safe, out, d);
 }
 
+/* Packed steps hold as many rows as fit. */
+static void print_short_step(const struct pl_preflight *pf, FILE *out) {
+    const uint64_t rows = pf->walk.epoch_rows % pf->global_batch;
+    if (pf->walk.circle || pf->source.pack_tokens || !rows) return;
+    fprintf(out, " (%llu in the last of an epoch)", (unsigned long long)rows);
+}
+
 static pl_err print_batch(const struct pl_preflight *pf, FILE *out, struct pl_diag *d) {
     char next[PL_BYTES_TEXT];
     const struct pl_job *job = pf->job;
@@ -67,8 +74,11 @@ static pl_err print_batch(const struct pl_preflight *pf, FILE *out, struct pl_di
     else if (pf->batch_was_auto)
         fprintf(out, " (auto%s)",
                 pf->resume_path ? ": as in the checkpoint" : ": no larger one is needed");
-    fprintf(out, ", %llu samples a step, %llu steps\n", (unsigned long long)pf->global_batch,
-            (unsigned long long)pf->total_steps);
+    fprintf(out, ", %llu sample%s a step", (unsigned long long)pf->global_batch,
+            pf->global_batch == 1 ? "" : "s");
+    print_short_step(pf, out);
+    fprintf(out, ", %llu step%s\n", (unsigned long long)pf->total_steps,
+            pf->total_steps == 1 ? "" : "s");
     print_forecast(pf, out);
     if (!pf->resume_path) return PL_ERR_OK;
     fputs("  resuming from ", out);

@@ -61,8 +61,8 @@ static bool has_content(const struct pl_jinja_value *content, const char *text, 
     return true;
 }
 
-/* Most texts are found where their message is written. What is elsewhere, such as a system text that
- * goes into the first question, is mostly found after the one before it. */
+/* Most texts are found where their message is written. What is elsewhere, such as a system text
+ * that goes into the first question, is mostly found after the one before it. */
 static bool lacks_words(struct pl_chat_own *o, const struct pl_conversation *c, size_t i,
                         const struct pl_text *whole) {
     const struct pl_chat_message *m = &c->messages[i];

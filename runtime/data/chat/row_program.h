@@ -5,7 +5,8 @@
  *   W1  for every conversation that the row renders, the program renders the same bytes, with the
  *       tokenizer's marks in place of the row's own; it refuses roles that do not alternate as the
  *       row does, and leaves out what the row leaves out
- * A row without code of its own is written out turn by turn; one that has code brings its program. */
+ * A row without code of its own is written out turn by turn; one that has code brings its program.
+ * */
 #ifndef PL_RUNTIME_DATA_CHAT_ROW_PROGRAM_H
 #define PL_RUNTIME_DATA_CHAT_ROW_PROGRAM_H
 

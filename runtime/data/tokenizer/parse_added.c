@@ -29,7 +29,7 @@ struct adder {
     struct pl_added_list list; /* one entry an id */
     uint32_t *place;           /* [n_place], by id: 1 + its entry of the list; 0: none */
     uint32_t n_place;
-    uint32_t next; /* id of the next token that is not in the vocabulary */
+    uint32_t next;                    /* id of the next token that is not in the vocabulary */
     struct noted lacking, renumbered; /* tokens of the configuration */
 };
 
@@ -94,8 +94,7 @@ static pl_err place_token(struct adder *a, const struct pl_added_said *token, st
         *old = said;
         return PL_ERR_OK;
     }
-    if (!pl_added_list_put(&a->list, &said) ||
-        !pl_vocab_put(&a->t->added, said.id, said.s, said.n))
+    if (!pl_added_list_put(&a->list, &said) || !pl_vocab_put(&a->t->added, said.id, said.s, said.n))
         return no_memory(d);
     a->place[said.id] = a->list.n;
     a->next += said.id == a->next;
@@ -160,7 +159,8 @@ static pl_err add_of_file(struct adder *a, const json_t *v, struct pl_diag *d) {
 
 /* A token of tokenizer_config.json, and of the files that older versions wrote with it. */
 static pl_err add_of_config(struct adder *a, const struct pl_added_said *token, struct pl_diag *d) {
-    if (token->unless_known && pl_vocab_find(&a->t->added, token->s, token->n) >= 0) return PL_ERR_OK;
+    if (token->unless_known && pl_vocab_find(&a->t->added, token->s, token->n) >= 0)
+        return PL_ERR_OK;
     const uint32_t id = id_of(a, token);
     if (id == a->next) note_one(&a->lacking, token, id);
     if (token->has_id && token->id != id) note_one(&a->renumbered, token, id);

@@ -5,8 +5,8 @@
  *       bytes they stand for; both by the same ids
  *   O2  an added token's id is the one the library gives it: that of the piece with its content,
  *       else the next free one; a tokenizer.json that says another is refused
- *   O3  tokens that only tokenizer_config.json names are added after those of tokenizer.json, in the
- *       order of transformers
+ *   O3  tokens that only tokenizer_config.json names are added after those of tokenizer.json, in
+ *       the order of transformers
  * Use: pl_tokenizer_parse(t, &doc, &d), then encode. */
 #ifndef PL_RUNTIME_DATA_TOKENIZER_TOKENIZER_PARTS_H
 #define PL_RUNTIME_DATA_TOKENIZER_TOKENIZER_PARTS_H
@@ -85,8 +85,8 @@ pl_err pl_tokenizer_take_templates(struct pl_tokenizer *t, const json_t *config,
                                    struct pl_diag *d);
 void pl_tokenizer_free_templates(struct pl_tokenizer *t);
 
-/* Fills *t, zeroed before, from a tokenizer.json and the tokens of its configuration. What was made is freed by
- * pl_tokenizer_close in any case. */
+/* Fills *t, zeroed before, from a tokenizer.json and the tokens of its configuration. What was made
+ * is freed by pl_tokenizer_close in any case. */
 pl_err pl_tokenizer_parse(struct pl_tokenizer *t, const struct pl_tokenizer_document *doc,
                           const struct pl_added_list *config, struct pl_diag *d);
 /* The parts, in the order in which they need each other. */

@@ -95,7 +95,8 @@ static void note_of(const char *config, const char *says) {
 START_TEST(what_is_added_is_noted) {
     note_of("{\"eos_token\": \"<|im_end|>\", \"tokenizer_class\": \"PreTrainedTokenizerFast\"}",
             NULL);
-    note_of("{\"pad_token\": \"NEWTOK\"}", "adds 1 token that tokenizer.json lacks: `NEWTOK`, id 2014");
+    note_of("{\"pad_token\": \"NEWTOK\"}",
+            "adds 1 token that tokenizer.json lacks: `NEWTOK`, id 2014");
     note_of("{\"extra_special_tokens\": [\"A1\", \"A2\"]}", "adds 2 tokens");
     note_of("{\"added_tokens_decoder\": {\"2020\": {\"content\": \"NEWTOK\"}}}",
             "another id than transformers does, which is used: `NEWTOK` has id 2014");
@@ -117,7 +118,8 @@ START_TEST(damaged_tokens_are_refused_by_name) {
     refused("{\"added_tokens_decoder\": []}", "added_tokens_decoder");
     refused("{\"added_tokens_decoder\": {\"x\": {\"content\": \"A\"}}}", "the id `x`");
     refused("{\"added_tokens_decoder\": {\"1e9\": {\"content\": \"A\"}}}", "the id `1e9`");
-    refused("{\"added_tokens_decoder\": {\"99999999999999999999\": {\"content\": \"A\"}}}", "the id");
+    refused("{\"added_tokens_decoder\": {\"99999999999999999999\": {\"content\": \"A\"}}}",
+            "the id");
     refused("{\"added_tokens_decoder\": {\"7\": {}}}", "content");
     refused("{\"added_tokens_decoder\": {\"7\": {\"content\": \"A\", \"lstrip\": 3}}}", "lstrip");
     refused("{\"pad_token\": 7}", "pad_token");

@@ -1,12 +1,12 @@
-/* steps.h - the steps of a run: how many pass over its epochs, and where each of them begins.
+/* epoch_steps.h - the steps of a run: how many pass over its epochs, and where each of them begins.
  *
  * In: the walk over the rows, the slots of a step.  Out: steps, positions.  Needs: batch.h.
  *   N1  what is counted here is what pl_step_batch_load() takes, one step after the other from
  *       position 0: schedule, progress and the end of a run follow from it
  * Use: pl_steps_of_epochs(&source, slots, 3, &steps, &d);
  *      pl_steps_position(&source, slots, step, &position, &d); */
-#ifndef PL_RUNTIME_DATA_STEPS_H
-#define PL_RUNTIME_DATA_STEPS_H
+#ifndef PL_RUNTIME_DATA_EPOCH_STEPS_H
+#define PL_RUNTIME_DATA_EPOCH_STEPS_H
 
 #include "runtime/data/batch.h"
 

@@ -1,6 +1,5 @@
-/* steps.c - see steps.h. Without packing both answers are closed forms; packed steps are counted by
- * packing them. */
-#include "runtime/data/steps.h"
+/* epoch_steps.c - closed forms without packing; packed steps are counted by packing them. */
+#include "runtime/data/epoch_steps.h"
 
 #include "estimator/base/checked.h"
 
