@@ -23,26 +23,13 @@
 #include "estimator/base/diag.h"
 #include "estimator/base/digest.h"
 #include "estimator/base/text.h"
-#include "runtime/data/row_keys.h"
+#include "runtime/data/remarks.h"
 #include "runtime/data/sample.h"
-#include "runtime/data/row_traits.h"
 
 #include <stdbool.h>
 
 struct pl_cache_key {
     uint64_t half[2];
-};
-
-/* How often something was said of the rows, and the line of the first. */
-struct pl_remark {
-    uint64_t line, n;
-};
-struct pl_remarks {
-    struct pl_remark unsupervised, truncated, dropped;
-    struct pl_remark cut_off; /* before all that would have been trained on */
-    uint64_t whole;           /* tokens of the longest of those */
-    struct pl_file_traits traits;
-    struct pl_told_keys told;
 };
 
 struct pl_cache_row {

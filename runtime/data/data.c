@@ -3,12 +3,12 @@
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "estimator/base/open_file.h"
-#include "estimator/config/job_values.h"
 #include "runtime/data/cache_key.h"
 #include "runtime/data/csv.h"
 #include "runtime/data/file_kind.h"
 #include "runtime/data/formats.h"
 #include "runtime/data/paths.h"
+#include "runtime/data/remarks.h"
 #include "runtime/data/split.h"
 #include "runtime/data/unpack.h"
 
@@ -134,10 +134,6 @@ static pl_err keep_place(struct pl_data *data, struct data_file *f, struct row_p
     return PL_ERR_OK;
 }
 
-static void remember(struct pl_remark *r, uint64_t line) {
-    if (!r->n++) r->line = line;
-}
-
 /* A file while it is being read for the first time. */
 struct index {
     struct pl_split split;
@@ -177,18 +173,18 @@ static pl_err take_row(struct pl_data *data, struct data_file *f, const struct p
                               "the row has %llu tokens, max_seq_length is %llu",
                               (unsigned long long)whole, (unsigned long long)data->max_tokens);
         bool drop = data->overlength == PL_OVERLENGTH_DROP;
-        remember(drop ? &r->dropped : &r->truncated, row->line);
+        pl_remark_add(drop ? &r->dropped : &r->truncated, row->line);
         if (drop) return PL_ERR_OK;
     }
     const bool of_whole = cut && (s->trained_beyond || supervised(s));
     s->n = pl_u64_min(s->n, data->max_tokens);
     uint64_t targets = supervised(s);
-    if (!targets) remember(&r->unsupervised, row->line);
+    if (!targets) pl_remark_add(&r->unsupervised, row->line);
     if (data->positions && s->n > data->positions)
         pl_row_traits_add(&data->parser.encoder.traits, PL_TRAIT_BEYOND_POSITIONS, 1);
     pl_file_traits_count(&r->traits, &data->parser.encoder.traits, row->line);
     if (!targets && of_whole) {
-        remember(&r->cut_off, row->line);
+        pl_remark_add(&r->cut_off, row->line);
         r->whole = pl_u64_max(r->whole, whole);
     }
     pl_cache_add(&ix->writer, s, targets, cut);
@@ -214,79 +210,14 @@ static pl_err choose_format(struct pl_data *data, const struct pl_job *job, stru
     return pl_row_parser_prepare(&data->parser, f->format, job, data->model, notes, d);
 }
 
-static void note(struct pl_text *notes, const struct data_file *f, const struct pl_remark *r,
-                 const char *what) {
-    if (!notes || !r->n) return;
-    pl_text_addf(notes, "%s:%llu: %llu row%s %s; this is the first\n", f->path,
-                 (unsigned long long)r->line, (unsigned long long)r->n, r->n == 1 ? "" : "s", what);
-}
-
-/* Why the share that is trained on can only be a mistake, NULL = it need not be one. The first
- * token of a row is never a target. */
-static const char *strange_share(const struct data_file *f, const struct pl_remarks *r,
-                                 uint32_t train_on) {
-    const struct pl_data_stats *s = &f->info.stats;
-    if (!s->supervised_tokens) return r->cut_off.n ? NULL : "none at all";
-    if (s->supervised_tokens * 100 < s->tokens) return "below 1 %";
-    const bool all = s->supervised_tokens + s->rows >= s->tokens;
-    return all && train_on != PL_TRAIN_ON_ALL && pl_format_needs_chat(f->format)
-               ? "the questions as well"
-               : NULL;
-}
-
-/* What a file would waste a run on, and the number to change. */
-static void warn(const struct pl_data *data, const struct data_file *f, const struct pl_remarks *r,
-                 struct pl_text *notes) {
-    const struct pl_data_stats *s = &f->info.stats;
-    const uint64_t positions = data->positions;
-    const uint32_t train_on = data->job->train_on;
-    if (r->cut_off.n)
-        pl_text_addf(notes,
-                     "warning: %s:%llu: %llu row%s cut by max_seq_length before the first token to "
-                     "train on; this is the first; `max_seq_length: %llu` cuts none of them\n",
-                     f->path, (unsigned long long)r->cut_off.line, (unsigned long long)r->cut_off.n,
-                     r->cut_off.n == 1 ? "" : "s", (unsigned long long)r->whole);
-    if (s->traits[PL_TRAIT_BEYOND_POSITIONS])
-        pl_text_addf(notes,
-                     "%s:%llu: %llu row%s longer than the %llu positions that the model was made "
-                     "for, the longest %llu tokens; `max_seq_length: %llu` cuts them, and "
-                     "`rope_scaling` in config.json makes room\n",
-                     f->path, (unsigned long long)r->traits.of[PL_TRAIT_BEYOND_POSITIONS].line,
-                     (unsigned long long)s->traits[PL_TRAIT_BEYOND_POSITIONS],
-                     s->traits[PL_TRAIT_BEYOND_POSITIONS] == 1 ? "" : "s",
-                     (unsigned long long)positions, (unsigned long long)s->longest,
-                     (unsigned long long)positions);
-    const char *strange = strange_share(f, r, train_on);
-    if (strange)
-        pl_text_addf(notes,
-                     "warning: %s: %llu of %llu tokens are trained on, %s; `plimsoll tokenize "
-                     "CONFIG --show` shows which\n",
-                     f->path, (unsigned long long)s->supervised_tokens,
-                     (unsigned long long)s->tokens, strange);
-}
-
+/* Counts the remarks on the file, and says them. */
 static void end_remarks(struct pl_data *data, struct data_file *f, const struct pl_remarks *r,
                         struct pl_text *notes) {
-    char reader[64];
-    data->stats.unsupervised_rows += r->unsupervised.n;
-    data->stats.truncated_rows += r->truncated.n;
-    data->stats.dropped_rows += r->dropped.n;
-    f->info.stats.unsupervised_rows = r->unsupervised.n;
-    f->info.stats.truncated_rows = r->truncated.n;
-    f->info.stats.dropped_rows = r->dropped.n;
-    for (int i = 0; i < PL_TRAITS; i++) {
-        f->info.stats.traits[i] = r->traits.of[i].rows;
-        data->stats.traits[i] += r->traits.of[i].rows;
-    }
-    note(notes, f, &r->unsupervised,
-         pl_job_reads_in_circle(data->job) ? "without a token to train on"
-                                           : "without a token to train on, left out");
-    note(notes, f, &r->truncated, "longer than max_seq_length, cut to it");
-    note(notes, f, &r->dropped, "longer than max_seq_length, dropped");
-    snprintf(reader, sizeof reader, "format %s", pl_format_name(f->format));
-    if (notes) warn(data, f, r, notes);
-    if (notes) pl_file_traits_note(&r->traits, f->path, notes);
-    if (notes) pl_told_keys_note(&r->told, f->path, reader, notes);
+    const struct pl_remarks_about about = {f->path, &f->info.stats, f->format, data->job,
+                                           data->positions};
+    pl_remarks_count(r, &f->info.stats);
+    pl_remarks_count(r, &data->stats);
+    if (notes) pl_remarks_note(r, &about, notes);
 }
 
 static void tell(const struct pl_data *data, const struct data_file *f, uint64_t done) {

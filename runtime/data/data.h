@@ -17,16 +17,9 @@
 #include "estimator/base/text.h"
 #include "estimator/config/job.h"
 #include "estimator/model/model.h"
+#include "runtime/data/data_stats.h"
 #include "runtime/data/longest_rows.h"
 #include "runtime/data/sample.h"
-#include "runtime/data/row_traits.h"
-
-struct pl_data_stats {
-    uint64_t rows, unsupervised_rows, truncated_rows, dropped_rows;
-    /* after truncation, targets after the shift by one */
-    uint64_t tokens, supervised_tokens, longest;
-    uint64_t traits[PL_TRAITS]; /* rows that have each */
-};
 
 struct pl_data;
 struct pl_tokenizer;

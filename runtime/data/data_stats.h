@@ -1,0 +1,16 @@
+/* data_stats.h - what the rows of some files come to.
+ *
+ * In: rows, as they are counted.  Out: sums.  Needs: row_traits. */
+#ifndef PL_RUNTIME_DATA_DATA_STATS_H
+#define PL_RUNTIME_DATA_DATA_STATS_H
+
+#include "runtime/data/row_traits.h"
+
+struct pl_data_stats {
+    uint64_t rows, unsupervised_rows, truncated_rows, dropped_rows;
+    /* after truncation, targets after the shift by one */
+    uint64_t tokens, supervised_tokens, longest;
+    uint64_t traits[PL_TRAITS]; /* rows that have each */
+};
+
+#endif
