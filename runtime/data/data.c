@@ -4,8 +4,10 @@
 #include "estimator/base/checked.h"
 #include "estimator/base/open_file.h"
 #include "runtime/data/cache_key.h"
+#include "runtime/data/column_hint.h"
 #include "runtime/data/csv.h"
 #include "runtime/data/file_kind.h"
+#include "runtime/data/file_shape.h"
 #include "runtime/data/formats.h"
 #include "runtime/data/paths.h"
 #include "runtime/data/remarks.h"
@@ -116,6 +118,57 @@ static pl_err report(const struct pl_scan *s, const struct data_file *f,
     return err;
 }
 
+/* A file while it is being read for the first time. */
+struct index {
+    struct pl_split split;
+    struct pl_raw_row row; /* the next to take */
+    bool more;             /* there is one */
+    struct pl_remarks remarks;
+    struct pl_cache_writer writer;
+    struct pl_sample *sample; /* scratch */
+};
+
+/* Whether nothing but space follows the row. */
+static bool ends_content(const struct data_file *f, const struct pl_raw_row *row) {
+    char rest[16];
+    const ssize_t n = pl_content_read(&f->content, rest, sizeof rest, row->offset + row->n);
+    size_t blank = 0;
+    while (n > 0 && blank < (size_t)n && strchr(" \t\r\n", rest[blank]))
+        blank++;
+    return n >= 0 && (size_t)n < sizeof rest && blank == (size_t)n;
+}
+
+static enum pl_source_kind source_of(const struct pl_split *s) {
+    return s->csv       ? PL_SOURCE_TABLE
+           : s->array   ? PL_SOURCE_LIST
+           : s->objects ? PL_SOURCE_OBJECTS
+                        : PL_SOURCE_LINES;
+}
+
+/* The first row of a file: where it is a row of no format, the hint says what reads the file. */
+static pl_err report_first(struct pl_data *data, const struct data_file *f, const struct index *ix,
+                           struct pl_diag *d) {
+    const struct pl_row_source src = {f->path, source_of(&ix->split)};
+    struct pl_scan *s = &data->parser.scan;
+    struct pl_text hint = {0};
+    const char *what = NULL;
+    const bool strange = data->parser.strange && !pl_row_shape_is_named(&f->shape);
+    if ((strange || *ix->row.text != '{') && !f->csv &&
+        pl_file_shape(s->text, s->n, &src, ends_content(f, &ix->row), &what, &hint)) {
+        if (what) {
+            *s = (struct pl_scan){.text = s->text, .n = s->n, .err = PL_ERR_DATA_FIELD};
+            snprintf(s->what, sizeof s->what, "%s", what);
+        }
+        s->hint = pl_text_str(&hint);
+    } else if (strange &&
+               pl_column_hint(s->text, s->n, &src, f->detected ? NULL : f->format, &hint)) {
+        s->hint = pl_text_str(&hint);
+    }
+    pl_err err = report(s, f, &ix->row, d);
+    pl_text_finish(&hint);
+    return err;
+}
+
 static pl_err keep_place(struct pl_data *data, struct data_file *f, struct row_place place,
                          struct pl_diag *d) {
     if (data->n_rows == data->cap_rows) {
@@ -133,16 +186,6 @@ static pl_err keep_place(struct pl_data *data, struct data_file *f, struct row_p
     f->info.rows++;
     return PL_ERR_OK;
 }
-
-/* A file while it is being read for the first time. */
-struct index {
-    struct pl_split split;
-    struct pl_raw_row row; /* the next to take */
-    bool more;             /* there is one */
-    struct pl_remarks remarks;
-    struct pl_cache_writer writer;
-    struct pl_sample *sample; /* scratch */
-};
 
 /* Counts a row of n tokens and keeps its place; place.tokens, CUT or 0, is filled in. */
 static pl_err count_row(struct pl_data *data, struct data_file *f, struct row_place place,
@@ -195,8 +238,8 @@ static pl_err take_row(struct pl_data *data, struct data_file *f, const struct p
 
 /* The first row decides the format of `auto`. */
 static pl_err choose_format(struct pl_data *data, const struct pl_job *job, struct data_file *f,
-                            const struct pl_raw_row *row, struct pl_text *notes,
-                            struct pl_diag *d) {
+                            const struct index *ix, struct pl_text *notes, struct pl_diag *d) {
+    const struct pl_raw_row *row = &ix->row;
     data->parser.shape = &f->shape;
     if (!f->format) {
         f->detected = true;
@@ -204,7 +247,7 @@ static pl_err choose_format(struct pl_data *data, const struct pl_job *job, stru
         size_t n = row->n;
         if (as_json(data, f, &text, &n))
             f->format = pl_format_detect(&data->parser, text, n, row->ends_file);
-        if (!f->format) return report(&data->parser.scan, f, row, d);
+        if (!f->format) return report_first(data, f, ix, d);
     }
     data->parser.detected = f->detected;
     return pl_row_parser_prepare(&data->parser, f->format, job, data->model, notes, d);
@@ -233,7 +276,8 @@ static pl_err take_rows(struct pl_data *data, struct data_file *f, struct index 
         const struct pl_raw_row *row = &ix->row;
         data->parser.line = row->line;
         if (!parse_text(data, f, row->text, row->n, row->ends_file, ix->sample))
-            return report(&data->parser.scan, f, row, d);
+            return f->info.rows || ix->remarks.dropped.n ? report(&data->parser.scan, f, row, d)
+                                                         : report_first(data, f, ix, d);
         PL_TRY(take_row(data, f, row, ix->sample, ix, d));
         tell(data, f, row->offset + row->n);
         PL_TRY(pl_split_next(&ix->split, &ix->row, &ix->more, d));
@@ -355,7 +399,7 @@ static pl_err index_file(struct pl_data *data, const struct pl_job *job, struct 
         err = pl_diag_at(d, PL_ERR_DATA_EMPTY, f->path, 0, 0, "no rows in the file");
         goto out;
     }
-    PL_TRY_GOTO(choose_format(data, job, f, &ix.row, notes, d), out);
+    PL_TRY_GOTO(choose_format(data, job, f, &ix, notes, d), out);
     choose_cache(data, job, f, &kept, notes);
     if (open_cache(data, f, &kept, notes)) {
         ix.remarks = f->cache.header.remarks;

@@ -143,6 +143,10 @@ const char *pl_format_name(const struct pl_format *f) {
     return f->name;
 }
 
+uint32_t pl_format_id(const struct pl_format *f) {
+    return f->id;
+}
+
 bool pl_format_needs_tokenizer(const struct pl_format *f) {
     return f->needs_tokenizer;
 }
@@ -323,6 +327,7 @@ static bool missing_key(struct pl_row_parser *p, const struct pl_format *f, cons
     char list[128];
     const struct pl_format *other = pl_scan_enter(&again) ? guess_format(p, &again) : NULL;
     const char *near = list_keys(p, p->scan.text, p->scan.n, wanted, list);
+    p->strange = true;
     if (p->detected && other && other != f)
         return pl_scan_fail(&p->scan, PL_ERR_DATA_FIELD, 0, "one format a file: split the file",
                             "the row has the keys of format %s, the file began as format %s",
@@ -335,10 +340,22 @@ static bool missing_key(struct pl_row_parser *p, const struct pl_format *f, cons
                         list);
 }
 
+/* A value that the keys of other rows have: a list written as a text, or a column of values. */
+static bool is_of_other_shape(struct pl_scan s, const struct pl_format_key *key) {
+    const enum pl_scan_kind kind = pl_scan_peek(&s);
+    const bool takes_list = key->kinds >> PL_SCAN_ARRAY & 1;
+    if (kind != PL_SCAN_ARRAY)
+        return !(key->kinds >> kind & 1) && (takes_list || kind == PL_SCAN_OBJECT);
+    if (!pl_scan_enter_array(&s) || !pl_scan_next_element(&s)) return !takes_list;
+    const enum pl_scan_kind first = pl_scan_peek(&s);
+    return !takes_list || (!key->read && (first == PL_SCAN_ARRAY || first == PL_SCAN_STRING));
+}
+
 /* The value of key k: read now, or checked for its kind and passed over. */
 static bool read_value(struct pl_row_parser *p, const struct pl_format_key *key, int k) {
     enum pl_scan_kind kind = pl_scan_peek(&p->scan);
     char shown[PL_SHOWN];
+    p->strange = p->strange || is_of_other_shape(p->scan, key);
     if (!(key->kinds >> kind & 1))
         return wrong_type(p, pl_scan_show(p->key.data, p->key.len, shown), key->expected);
     return key->read ? key->read(p, k) : pl_scan_skip(&p->scan);
@@ -350,7 +367,11 @@ static bool pass_over(struct pl_row_parser *p, const struct pl_format *f) {
     if (has_chat && p->conversation.whole && pl_conversation_takes(&p->key))
         return pl_conversation_note(&p->conversation, &p->scan, p->key.data);
     const struct pl_row_key *known = pl_row_key_find(p->key.data, p->key.len, f->meanings);
-    if (known) return pl_row_key_check(known, &p->scan);
+    if (known) {
+        const bool ok = pl_row_key_check(known, &p->scan);
+        p->strange = p->strange || (!ok && known->meaning == PL_ROW_KEY_COLUMN);
+        return ok;
+    }
     if (p->told) pl_told_keys_add(p->told, "", p->key.data, p->key.len, p->line);
     return pl_scan_skip(&p->scan);
 }
@@ -399,6 +420,7 @@ static void start(struct pl_row_parser *p, const char *text, size_t n, bool ends
     p->text.failed = false;
     p->problem = (struct pl_diag){0};
     p->encoder.traits = (struct pl_row_traits){.n = {0}};
+    p->strange = false;
     pl_conversation_start(&p->conversation);
     p->conversation.told = p->told;
     p->conversation.line = p->line;
@@ -447,6 +469,7 @@ const struct pl_format *pl_format_detect(struct pl_row_parser *p, const char *te
     if (found || p->scan.err != PL_ERR_OK || !pl_scan_end(&p->scan)) return found;
     if (is_refused_kind(p, text, n)) return NULL;
     list_keys(p, text, n, NULL, list);
+    p->strange = true;
     pl_scan_fail(&p->scan, PL_ERR_DATA_FIELD, 0, formats_known,
                  "the format is not recognised; the row has %s", list);
     return NULL;

@@ -17,6 +17,7 @@ struct pl_format;
 /* The format of a job's `format:`; NULL for auto. */
 const struct pl_format *pl_format_find(uint32_t id);
 const char *pl_format_name(const struct pl_format *f);
+uint32_t pl_format_id(const struct pl_format *f); /* PL_FORMAT_* of a job */
 /* Whether its rows cannot be read without a tokenizer. */
 bool pl_format_needs_tokenizer(const struct pl_format *f);
 /* Whether its rows are conversations. */

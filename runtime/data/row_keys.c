@@ -69,7 +69,7 @@ static const char hint_tree[] = "the row is one message of a tree: write each co
     X("train_detail", PL_KEYS_OF_MESSAGE, REFUSED, hint_detail)                                    \
     X("training_detail", PL_KEYS_OF_MESSAGE, REFUSED, hint_detail)                                 \
     X("history", RENDERED, REFUSED, hint_history)                                                  \
-    X("context", PROMPTS, REFUSED, hint_context)                                                   \
+    X("context", PROMPTS, COLUMN, hint_context)                                                    \
     X("role", OF(TEXT), REFUSED, hint_tree)                                                        \
     X("parent_id", OF(TEXT), REFUSED, hint_tree)                                                   \
     X("message_tree_id", OF(TEXT), REFUSED, hint_tree)
@@ -129,7 +129,8 @@ bool pl_row_key_refuse(struct pl_scan *s, const char *key, const char *hint) {
 bool pl_row_key_check(const struct pl_row_key *key, struct pl_scan *s) {
     enum pl_scan_kind kind = pl_scan_peek(s);
     size_t start = s->at;
-    if (key->meaning == PL_ROW_KEY_REFUSED) return pl_row_key_refuse(s, key->name, key->hint);
+    if (key->meaning == PL_ROW_KEY_REFUSED || key->meaning == PL_ROW_KEY_COLUMN)
+        return pl_row_key_refuse(s, key->name, key->hint);
     if (!pl_scan_skip(s)) return false;
     if (key->meaning == PL_ROW_KEY_INERT || kind != PL_SCAN_BOOLEAN || s->text[start] == 't')
         return true;

@@ -24,6 +24,7 @@
 enum pl_row_key_meaning {
     PL_ROW_KEY_INERT,
     PL_ROW_KEY_REFUSED,       /* unless its value says nothing */
+    PL_ROW_KEY_COLUMN,        /* the same; an entry of `datasets` may give it a place */
     PL_ROW_KEY_REFUSED_FALSE, /* its value false */
 };
 

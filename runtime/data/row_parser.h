@@ -23,6 +23,7 @@ struct pl_row_parser {
     uint64_t n_labels;          /* labels may stand before ids, and be more or fewer */
     struct pl_told_keys *told;  /* borrowed, nullable: gets the keys that nothing reads */
     uint64_t line;              /* of the row, for `told` */
+    bool strange;               /* the row has the shape of another kind of file */
     struct pl_diag no_chat;     /* why there is no template; reported by the row that needs one */
     struct pl_diag problem;     /* of the last row: scan.hint may point into it */
 };

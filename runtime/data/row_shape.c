@@ -60,3 +60,10 @@ void pl_row_shape_finish(struct pl_row_shape *s) {
     pl_columns_finish(&s->columns);
     *s = (struct pl_row_shape){.n_names = 0};
 }
+
+bool pl_row_shape_is_named(const struct pl_row_shape *s) {
+    bool any = false;
+    for (int i = 0; i < PL_COLUMN_COUNT; i++)
+        any = any || s->columns.name[i];
+    return any;
+}

@@ -32,6 +32,8 @@ struct pl_row_shape {
 pl_err pl_row_shape_init(struct pl_row_shape *s, const struct pl_job *job,
                          const struct pl_dataset *entry, struct pl_diag *d);
 void pl_row_shape_finish(struct pl_row_shape *s); /* leaves {0} */
+/* Whether the entry names a column. */
+bool pl_row_shape_is_named(const struct pl_row_shape *s);
 
 /* The next piece of a prompt format at *at: text, or the name of a column. False at the end, and
  * where *problem (NULL otherwise) says what is wrong. */

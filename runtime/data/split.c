@@ -3,6 +3,7 @@
 
 #include "runtime/data/csv.h"
 #include "runtime/data/file_kind.h"
+#include "runtime/data/row_command.h"
 #include "estimator/base/alloc.h"
 
 #include <errno.h>
@@ -78,30 +79,6 @@ static pl_err skip_space(struct pl_split *s, int *c, struct pl_diag *d) {
     }
 }
 
-pl_err pl_split_open(struct pl_split *s, const struct pl_content *content, const char *path,
-                     bool csv, struct pl_diag *d) {
-    int c = -1;
-    *s = (struct pl_split){.content = *content, .path = path, .line = 1, .csv = csv};
-    pl_err err = fill(s, d);
-    if (err == PL_ERR_OK) err = pl_file_kind_check(path, s->buf, s->end, d);
-    if (err == PL_ERR_OK && s->end >= 3 && memcmp(s->buf, "\xEF\xBB\xBF", 3) == 0) s->begin = 3;
-    if (err == PL_ERR_OK && s->end == 0)
-        err = pl_diag_at(d, PL_ERR_DATA_EMPTY, path, 0, 0, "the file is empty");
-    if (err == PL_ERR_OK && !csv) err = skip_space(s, &c, d);
-    if (err != PL_ERR_OK) {
-        pl_split_finish(s);
-        return err;
-    }
-    s->array = c == '[';
-    if (s->array) advance(s, 1);
-    return PL_ERR_OK;
-}
-
-void pl_split_finish(struct pl_split *s) {
-    free(s->buf);
-    *s = (struct pl_split){.path = NULL};
-}
-
 /* Hands out the n bytes at begin, and `skip` bytes behind them unseen. */
 static void hand_out(struct pl_split *s, size_t n, size_t skip, struct pl_raw_row *row) {
     *row = (struct pl_raw_row){
@@ -172,36 +149,101 @@ static pl_err next_record(struct pl_split *s, struct pl_raw_row *row, bool *more
 
 struct element { /* where the cutter stands inside an element */
     size_t at;
-    uint64_t depth;
+    uint64_t depth, arrays; /* arrays: bit i: the level i above the innermost is an array */
     bool string, escaped, done;
 };
 
-/* Moves over the bytes held until the element ends: at a comma or closing bracket of the array, or
- * at a raw newline in a string, where it is broken and must not swallow the rest of the file. */
+/* Takes the byte at e->at. False: it is a raw newline in a string, where the element is broken and
+ * must not swallow the rest of the file. */
+static bool step(struct element *e, char c) {
+    if (e->string) {
+        if (c == '\n') return false;
+        if (c == '"' && !e->escaped) e->string = false;
+        e->escaped = c == '\\' && !e->escaped;
+    } else if (c == '[' || c == '{') {
+        e->depth++;
+        e->arrays = e->arrays << 1 | (c == '[');
+    } else if (c == ']' || c == '}') {
+        e->depth--;
+        e->arrays >>= 1;
+    } else {
+        e->string = c == '"';
+    }
+    e->at++;
+    return true;
+}
+
+/* Moves over the bytes held until the element ends: at a comma or closing bracket of the array. */
 static void cut(const struct pl_split *s, struct element *e) {
     const char *p = s->buf + s->begin;
-    for (size_t held = s->end - s->begin; e->at < held; e->at++) {
-        char c = p[e->at];
-        if (e->string) {
-            e->done = c == '\n';
-            if (e->done) return;
-            if (c == '"' && !e->escaped) e->string = false;
-            e->escaped = c == '\\' && !e->escaped;
-            continue;
-        }
-        bool closer = c == ']' || c == '}';
-        e->done = !e->depth && (c == ',' || closer);
-        if (e->done) return;
-        e->string = c == '"';
-        e->depth += c == '[' || c == '{';
-        e->depth -= closer;
+    for (size_t held = s->end - s->begin; e->at < held && !e->done;) {
+        const char c = p[e->at];
+        e->done = !e->string && !e->depth && (c == ',' || c == ']' || c == '}');
+        if (!e->done) e->done = !step(e, c);
     }
+}
+
+/* Moves over the bytes held until the object at begin ends, or its first line where asked. */
+static void cut_object(const struct pl_split *s, struct element *e, bool line) {
+    const char *p = s->buf + s->begin;
+    for (size_t held = s->end - s->begin; e->at < held && !e->done;) {
+        e->done = line && p[e->at] == '\n';
+        if (!e->done) e->done = !step(e, p[e->at]) || !e->depth;
+    }
+}
+
+/* Whether the object at begin has more lines than one. A line that is cut short, with the object of
+ * the next line after it, is no such object. */
+static pl_err has_lines(struct pl_split *s, bool *more, struct pl_diag *d) {
+    struct element e = {0};
+    for (cut_object(s, &e, true); !e.done && !s->eof; cut_object(s, &e, true))
+        PL_TRY(fill(s, d));
+    *more = e.done && e.depth && !e.string;
+    if (!*more) return PL_ERR_OK;
+    size_t last = e.at - 1, next = e.at;
+    while (is_space(s->buf[s->begin + last]))
+        last--;
+    for (;;) {
+        while (s->begin + next < s->end && is_space(s->buf[s->begin + next]))
+            next++;
+        if (s->begin + next < s->end || s->eof) break;
+        PL_TRY(fill(s, d));
+    }
+    const bool object = s->begin + next < s->end && s->buf[s->begin + next] == '{';
+    *more = !object || e.arrays & 1 || s->buf[s->begin + last] == ':';
+    return PL_ERR_OK;
+}
+
+static pl_err next_object(struct pl_split *s, struct pl_raw_row *row, bool *more,
+                          struct pl_diag *d) {
+    struct element e = {0};
+    int c;
+    PL_TRY(skip_space(s, &c, d));
+    if (c != '{') return next_line(s, row, more, d);
+    for (cut_object(s, &e, false); !e.done && !s->eof; cut_object(s, &e, false))
+        PL_TRY(fill(s, d));
+    *more = true;
+    hand_out(s, e.at, 0, row);
+    return PL_ERR_OK;
 }
 
 static pl_err array_error(const struct pl_split *s, const char *what, struct pl_diag *d) {
     pl_err err = pl_diag_at(d, PL_ERR_DATA_SYNTAX, s->path, s->line,
                             s->offset + s->begin - s->line_start + 1, "%s", what);
     pl_diag_hint(d, "the file begins with `[`, so it is read as one JSON array of rows");
+    return err;
+}
+
+/* Something follows the array; another array may be one of many, one a line. */
+static pl_err after_array(const struct pl_split *s, int c, struct pl_diag *d) {
+    const struct pl_row_source lines = {s->path, PL_SOURCE_LINES};
+    struct pl_text hint = {0};
+    pl_err err = array_error(s, "text after the closing bracket of the array", d);
+    if (c != '[') return err;
+    pl_text_add(&hint, "an array on each line, as rows: ");
+    pl_row_command(&lines, "for l in @ for r in l", "r", &hint);
+    pl_file_hint(d, pl_text_str(&hint), s->path);
+    pl_text_finish(&hint);
     return err;
 }
 
@@ -215,7 +257,7 @@ static pl_err before_element(struct pl_split *s, bool *more, struct pl_diag *d) 
     if (c != ']' && c != ',') return array_error(s, "expected `,` or `]` after an element", d);
     advance(s, 1);
     PL_TRY(skip_space(s, &c, d));
-    if (!*more && c >= 0) return array_error(s, "text after the closing bracket of the array", d);
+    if (!*more && c >= 0) return after_array(s, c, d);
     if (*more && c == ']') return array_error(s, "trailing comma before `]`", d);
     return PL_ERR_OK;
 }
@@ -237,7 +279,34 @@ static pl_err next_element(struct pl_split *s, struct pl_raw_row *row, bool *mor
     return PL_ERR_OK;
 }
 
+pl_err pl_split_open(struct pl_split *s, const struct pl_content *content, const char *path,
+                     bool csv, struct pl_diag *d) {
+    int c = -1;
+    *s = (struct pl_split){.content = *content, .path = path, .line = 1, .csv = csv};
+    pl_err err = fill(s, d);
+    if (err == PL_ERR_OK) err = pl_file_kind_check(path, s->buf, s->end, d);
+    if (err == PL_ERR_OK && s->end >= 3 && memcmp(s->buf, "\xEF\xBB\xBF", 3) == 0) s->begin = 3;
+    if (err == PL_ERR_OK && s->end == 0)
+        err = pl_diag_at(d, PL_ERR_DATA_EMPTY, path, 0, 0, "the file is empty");
+    if (err == PL_ERR_OK && !csv) err = skip_space(s, &c, d);
+    if (err != PL_ERR_OK) {
+        pl_split_finish(s);
+        return err;
+    }
+    s->array = c == '[';
+    if (s->array) advance(s, 1);
+    if (c == '{') err = has_lines(s, &s->objects, d);
+    if (err != PL_ERR_OK) pl_split_finish(s);
+    return err;
+}
+
+void pl_split_finish(struct pl_split *s) {
+    free(s->buf);
+    *s = (struct pl_split){.path = NULL};
+}
+
 pl_err pl_split_next(struct pl_split *s, struct pl_raw_row *row, bool *more, struct pl_diag *d) {
     if (s->csv) return next_record(s, row, more, d);
+    if (s->objects) return next_object(s, row, more, d);
     return s->array ? next_element(s, row, more, d) : next_line(s, row, more, d);
 }

@@ -1,11 +1,12 @@
-/* split.h - cuts a data file into rows: lines of a JSONL file, elements of a JSON array, records of
- * CSV.
+/* split.h - cuts a data file into rows: lines of a JSONL file, elements of a JSON array, objects of
+ * several lines, records of CSV.
  *
  * In: the content of a file.  Out: the bytes of one row after the other with offset, line and
  * column.  Needs: base.
  *   L1  the file is read once, front to back; the buffer holds one row, whatever the file's size
  *   L2  a row is cut at its boundary, not checked: the scanner says what is wrong inside it
- *   L3  only LF ends a line; blank lines and one byte order mark at the start are passed over
+ *   L3  the beginning of a file decides how all of it is cut
+ *   L4  only LF ends a line; blank lines and one byte order mark at the start are passed over
  * Use: pl_split_open(&s, &content, path, csv, &d);
  *      while (pl_split_next(&s, &row, &more, &d) == 0 && more) ... */
 #ifndef PL_RUNTIME_DATA_SPLIT_H
@@ -30,7 +31,8 @@ struct pl_split {
     uint64_t line;       /* of buf[begin], 1-based */
     uint64_t line_start; /* file offset of that line */
     bool array, started, closed, eof;
-    bool csv; /* records of comma-separated values, the header among them */
+    bool objects; /* of several lines each, one after the other */
+    bool csv;     /* records of comma-separated values, the header among them */
 };
 
 struct pl_raw_row {

@@ -313,7 +313,7 @@ static const struct {
      PL_ERR_DATA_FIELD, "`history` is not supported", "messages"},
     {"{\"instruction\":\"I\",\"response\":\"O\"}", NULL, PL_ERR_DATA_FIELD,
      "key `output` is missing; format alpaca needs it, the row has `instruction`, `response`",
-     "prompt_completion"},
+     "field_output: response"},
     {"{\"prompt\":7,\"completion\":\"a\"}", NULL, PL_ERR_DATA_FIELD,
      "`prompt` is a number, expected a string or a list of messages", ""},
     {"{\"conversations\":[]}", NULL, PL_ERR_DATA_FIELD, "the row has no turns", ""},

@@ -75,6 +75,18 @@ static const struct cut cuts[] = {
      true,
      false},
     {" \n\t\n", {{NULL, 0}}, false, false},
+    {"{\n \"a\": \"}\\\"{\"\n}\n", {{"{\n \"a\": \"}\\\"{\"\n}", 1}}, false, false},
+    {"{\n\"a\":{\"b\":[1,\n2]}}\n\n{\"a\":1}\r\n{\r\n}",
+     {{"{\n\"a\":{\"b\":[1,\n2]}}", 1}, {"{\"a\":1}", 5}, {"{\r\n}", 6}},
+     false,
+     false},
+    {"\n{\"a\":[{},\n{}]}{\n}", {{"{\"a\":[{},\n{}]}", 2}, {"{\n}", 3}}, false, false},
+    {"{\"a\":\n{\"b\":1}}", {{"{\"a\":\n{\"b\":1}}", 1}}, false, false},
+    /* a line that is cut short does not take the others with it */
+    {"{\"a\":1,\n{\"a\":2}\n", {{"{\"a\":1,", 1}, {"{\"a\":2}", 2}}, false, false},
+    {"{\"a\":\"b\n{\"a\":2}\n", {{"{\"a\":\"b", 1}, {"{\"a\":2}", 2}}, false, false},
+    {"{\n\"a\":\"b\n}\n{\"a\":2}", {{"{\n\"a\":\"b", 1}, {"}", 3}, {"{\"a\":2}", 4}}, false, false},
+    {"{\n\"a\":[1,\n", {{"{\n\"a\":[1,\n", 1}}, false, true},
 };
 
 START_TEST(a_text_is_cut_into_its_rows) {
