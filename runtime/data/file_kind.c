@@ -18,6 +18,9 @@ static const char utf32[] = "UTF-32 byte order mark: the file is not UTF-8";
 static const char pickle[] = "a Python pickle, not text";
 static const char hint_pickle[] = "a pickle runs code when it is read; if you trust it: " PYTHON(
     "pandas", "pandas.DataFrame(pandas.read_pickle('FILE'))" TO_ROWS);
+static const char utf16_bare[] = "UTF-16 text: the file is not UTF-8";
+static const char weights[] = "weights of a model, not data";
+static const char hint_weights[] = "`model` names models; `datasets` names data";
 static const char answer[] = "the answer of a server, not data: a failed download?";
 
 /* The first row that fits decides. */
@@ -32,11 +35,13 @@ static const struct {
     {30, "docProps/", 9, office, PANDAS("read_excel")},
     {30, "_rels/", 6, office, PANDAS("read_excel")},
     {0, "\xD0\xCF\x11\xE0", 4, office, PANDAS("read_excel")},
+    {30, "archive/data.pkl", 16, weights, hint_weights},
     {0, "PK\x03\x04", 4, "the file is a zip archive", UNPACK("unzip 'FILE'")},
     {0, "PK\x05\x06", 4, "the file is an empty zip archive", AGAIN},
     {257, "ustar", 5, "the file is a tar archive", UNPACK("tar -xf 'FILE'")},
     {0, "BZh", 3, "the file is compressed (bzip2)", UNPACK("bzip2 -dk 'FILE'")},
     {0, "\xFD\x37zXZ", 5, "the file is compressed (xz)", UNPACK("xz -dk 'FILE'")},
+    {0, "\x5D\0\0", 3, "the file is compressed (lzma)", UNPACK("xz -dk --format=lzma 'FILE'")},
     {0, "\x04\x22\x4D\x18", 4, "the file is compressed (lz4)", UNPACK("lz4 -d 'FILE'")},
     {0, "\x1F\x9D", 2, "the file is compressed (compress)", UNPACK("gzip -dc 'FILE' >rows.jsonl")},
     {0, "7z\xBC\xAF\x27\x1C", 6, "the file is a 7-zip archive", UNPACK("7z x 'FILE'")},
@@ -62,11 +67,18 @@ static const struct {
     {0, "\x80\x04", 2, pickle, hint_pickle},
     {0, "\x80\x05", 2, pickle, hint_pickle},
     {0, "%PDF-", 5, "a PDF file, not JSON", "write its text as JSON Lines: {\"text\": ...}"},
-    {0, "GGUF", 4, "a model (GGUF), not data", "`model` names models; `datasets` names data"},
+    {0, "GGUF", 4, "a model (GGUF), not data", hint_weights},
+    {6, "\0\0{\"", 4, weights, hint_weights}, /* safetensors: the length of the header, 8 bytes */
+    {8, "DUCK", 4, "a DuckDB database, not text",
+     "convert it: duckdb 'FILE' \"copy TABLE to 'rows.jsonl' (format json)\""},
     {0, "\xFF\xFE\x00\x00", 4, utf32, ICONV("utf-32")},
     {0, "\x00\x00\xFE\xFF", 4, utf32, ICONV("utf-32")},
     {0, "\xFF\xFE", 2, utf16, ICONV("utf-16")},
     {0, "\xFE\xFF", 2, utf16, ICONV("utf-16")},
+    {0, "{\0", 2, utf16_bare, ICONV("utf-16le")},
+    {0, "[\0", 2, utf16_bare, ICONV("utf-16le")},
+    {0, "\0{", 2, utf16_bare, ICONV("utf-16be")},
+    {0, "\0[", 2, utf16_bare, ICONV("utf-16be")},
     {0, "<", 1, "looks like HTML or XML, not JSON: a failed download?", AGAIN},
     {0, "version https://git-lfs", 23, "a Git LFS pointer, not the data",
      "fetch the content with `git lfs pull`"},

@@ -4,8 +4,10 @@
 #include "estimator/base/alloc.h"
 #include "estimator/base/text.h"
 #include "estimator/config/job_values.h"
+#include "runtime/data/file_kind.h"
 #include "runtime/data/unpack.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <glob.h>
 #include <stdlib.h>
@@ -60,12 +62,17 @@ static pl_err add_matches(struct pl_dataset_list *out, const struct pl_dataset *
     return err;
 }
 
-/* dir/NAME for every name in it: what is special to a pattern stands for itself. */
+/* A path in a pattern: what is special to a pattern stands for itself. */
+static void add_literal(struct pl_text *pattern, const char *path) {
+    for (; *path; path++)
+        pl_text_addf(pattern, "%s%c", strchr("*?[\\", *path) ? "\\" : "", *path);
+}
+
+/* dir/NAME for every name in it. */
 static pl_err add_directory(struct pl_dataset_list *out, const struct pl_dataset *entry,
                             const char *dir, struct pl_diag *d) {
     struct pl_text pattern = {0};
-    for (const char *s = dir; *s; s++)
-        pl_text_addf(&pattern, "%s%c", strchr("*?[\\", *s) ? "\\" : "", *s);
+    add_literal(&pattern, dir);
     pl_text_add(&pattern, pattern.len && dir[strlen(dir) - 1] == '/' ? "*" : "/*");
     pl_err err =
         pattern.failed ? no_memory(d) : add_matches(out, entry, pl_text_str(&pattern), false, d);
@@ -87,14 +94,106 @@ static pl_err add_pattern(struct pl_dataset_list *out, const struct pl_job *job,
     return err;
 }
 
-static pl_err nothing(const struct pl_job *job, const struct pl_dataset *entry, bool directory,
+/* --- names that no file has ------------------------------------------------------------------- */
+static bool is_there(const char *dir, const char *names) {
+    struct pl_text pattern = {0};
+    glob_t found;
+    add_literal(&pattern, dir);
+    pl_text_addf(&pattern, "/%s", names);
+    const bool there = !pattern.failed && glob(pl_text_str(&pattern), 0, NULL, &found) == 0;
+    if (there) globfree(&found);
+    pl_text_finish(&pattern);
+    return there;
+}
+
+#define DATASETS "python3 -c \"import datasets; datasets."
+#define TO_ROWS  ".to_json('rows.jsonl')\""
+
+/* Directories without a data file, by what they have. The last row fits any. */
+static const struct {
+    const char *has, *hint;
+} directories[] = {
+    {"dataset_dict.json", "a dataset that `datasets` has saved; its rows of one split: " DATASETS
+                          "load_from_disk('FILE')['train']" TO_ROWS},
+    {"dataset_info.json",
+     "a dataset that `datasets` has saved; its rows: " DATASETS "load_from_disk('FILE')" TO_ROWS},
+    {"*.parquet",
+     "it has parquet files; their rows: " DATASETS
+     "load_dataset('parquet', data_files='FILE' + '/*.parquet', split='train')" TO_ROWS},
+    {"*/*.parquet",
+     "its subdirectories have parquet files; their rows: " DATASETS
+     "load_dataset('parquet', data_files='FILE' + '/*/*.parquet', split='train')" TO_ROWS},
+    {"*.arrow", "it has Arrow files; their rows: " DATASETS
+                "load_dataset('arrow', data_files='FILE' + '/*.arrow', split='train')" TO_ROWS},
+    {"",
+     "files of a directory are read when they end in .jsonl, .json or .csv, or these and .gz or "
+     ".zst, and none of its subdirectories; `path: DIR/*` reads every file, `DIR/*/*` every one "
+     "of its subdirectories"},
+};
+#define N_SAVED 2 /* of these; they have files that end as data files do */
+
+static bool is_saved_dataset(const char *dir) {
+    bool saved = false;
+    for (size_t i = 0; i < N_SAVED; i++)
+        saved = saved || is_there(dir, directories[i].has);
+    return saved && (is_there(dir, "*.arrow") || is_there(dir, "*/*.arrow"));
+}
+
+static pl_err no_file(const struct pl_job *job, const struct pl_dataset *entry, const char *says,
                       struct pl_diag *d) {
-    pl_diag_at(d, PL_ERR_DATA_FILE, job->path, entry->line, entry->column,
-               directory ? "no data file in the directory %s" : "no file matches %s", entry->path);
-    if (directory)
-        pl_diag_hint(d, "files of a directory are read when they end in .jsonl, .json or .csv, or "
-                        "these and .gz or .zst; `path: DIR/*` reads every file");
-    return PL_ERR_DATA_FILE;
+    return pl_diag_at(d, PL_ERR_DATA_FILE, job->path, entry->line, entry->column, "%s %s", says,
+                      entry->path);
+}
+
+static pl_err nothing_in(const struct pl_job *job, const struct pl_dataset *entry, const char *dir,
+                         struct pl_diag *d) {
+    size_t i = 0;
+    while (*directories[i].has && !is_there(dir, directories[i].has))
+        i++;
+    pl_err err = no_file(job, entry, "no data file in the directory", d);
+    pl_file_hint(d, directories[i].hint, dir);
+    return err;
+}
+
+/* Whether the name may be one of a dataset on a hub: OWNER/NAME or NAME, without an ending. */
+static bool may_be_hub_name(const char *name) {
+    const char *slash = strchr(name, '/');
+    const size_t n = strlen(name);
+    for (size_t i = 0; i < n; i++)
+        if (!isalnum((unsigned char)name[i]) && !strchr("._-/", name[i])) return false;
+    return n && name[0] != '.' && name[0] != '/' && name[n - 1] != '/' &&
+           (!slash || !strchr(slash + 1, '/')) && !is_data_file(name);
+}
+
+/* The first row that the address begins with decides. */
+static const struct {
+    const char *scheme, *hint;
+} addresses[] = {
+    {"http", "download it first: curl -LO 'FILE'"},
+    {"file:", "write the path alone, without the scheme"},
+    {"", "download it first, and name the file"},
+};
+
+/* Addresses, and names of datasets on a hub: nothing is fetched. False: it may be a file that is
+ * not there, and opening it says so. */
+static bool is_elsewhere(const struct pl_job *job, const struct pl_dataset *entry,
+                         struct pl_diag *d) {
+    const char *path = entry->path;
+    if (strstr(path, "://")) {
+        size_t i = 0;
+        while (strncmp(path, addresses[i].scheme, strlen(addresses[i].scheme)) != 0)
+            i++;
+        no_file(job, entry, "an address, not a file:", d);
+        pl_file_hint(d, addresses[i].hint, path);
+        return true;
+    }
+    if (!may_be_hub_name(path)) return false;
+    no_file(job, entry, "no file or directory", d);
+    pl_file_hint(d,
+                 "check the path; a dataset of the Hugging Face Hub is not fetched, and this "
+                 "writes its rows: " DATASETS "load_dataset('FILE', split='train')" TO_ROWS,
+                 path);
+    return true;
 }
 
 static pl_err expand(struct pl_dataset_list *out, const struct pl_job *job,
@@ -106,11 +205,19 @@ static pl_err expand(struct pl_dataset_list *out, const struct pl_job *job,
     if (!path) return no_memory(d);
     bool there = stat(path, &st) == 0, directory = there && S_ISDIR(st.st_mode);
     const bool unknown = !there && errno != ENOENT && errno != ENOTDIR; /* opening it says more */
-    if (!directory && (there || unknown || !strpbrk(entry->path, "*?[")))
+    const bool pattern = !there && !unknown && strpbrk(entry->path, "*?[");
+    if (directory) {
+        if (!is_saved_dataset(path)) err = add_directory(out, entry, path, d);
+        if (err == PL_ERR_OK && out->n == before) err = nothing_in(job, entry, path, d);
+    } else if (!there && !unknown && is_elsewhere(job, entry, d)) {
+        err = PL_ERR_DATA_FILE;
+    } else if (pattern) {
+        err = add_pattern(out, job, entry, d);
+        if (err == PL_ERR_OK && out->n == before) err = no_file(job, entry, "no file matches", d);
+    } else {
         return add(out, entry, path, d);
-    err = directory ? add_directory(out, entry, path, d) : add_pattern(out, job, entry, d);
+    }
     free(path);
-    if (err == PL_ERR_OK && out->n == before) err = nothing(job, entry, directory, d);
     return err;
 }
 

@@ -3,6 +3,8 @@
 #include "tests/data/fixture.h"
 #include "tests/support/scratch.h"
 
+#include <sys/stat.h>
+
 #define FILES DATA "/files/"
 
 static pl_err open_path(struct fixture *f, const char *path) {
@@ -82,8 +84,7 @@ static const struct {
     {"a.csv", "answer\nx\n", "the format is not recognised", "", PL_ERR_DATA_FIELD, 2},
     {"a.parquet", "PAR1....PAR1", "parquet", "a.parquet').to_json", PL_ERR_DATA_SYNTAX, 1},
     {"a.arrow", "ARROW1..", "Arrow", "a.arrow').to_json", PL_ERR_DATA_SYNTAX, 1},
-    {"a.arrow", "\xFF\xFF\xFF\xFFx", "Arrow", "a.arrow').to_json",
-     PL_ERR_DATA_SYNTAX, 1},
+    {"a.arrow", "\xFF\xFF\xFF\xFFx", "Arrow", "a.arrow').to_json", PL_ERR_DATA_SYNTAX, 1},
 };
 
 START_TEST(what_cannot_be_read_says_where_and_what_to_do) {
@@ -110,15 +111,24 @@ static const struct {
     const char *path, *says, *hint;
     pl_err err;
 } paths[] = {
-    {FILES "damaged.jsonl.gz", "the compressed file is cut short", "",
-     PL_ERR_DATA_SYNTAX},
+    {FILES "damaged.jsonl.gz", "the compressed file is cut short", "", PL_ERR_DATA_SYNTAX},
 #if PL_TEST_ZSTD
-    {FILES "damaged.jsonl.zst", "the compressed file is cut short", "",
-     PL_ERR_DATA_SYNTAX},
+    {FILES "damaged.jsonl.zst", "the compressed file is cut short", "", PL_ERR_DATA_SYNTAX},
 #endif
     {FILES "nothing*.jsonl", "no file matches", "", PL_ERR_DATA_FILE},
     {FILES "converted", "no data file in the directory", "jsonl", PL_ERR_DATA_FILE},
     {FILES "converted/*", "parquet", "to_json", PL_ERR_DATA_SYNTAX},
+    {"https://example.org/rows.jsonl", "an address, not a file: https://example.org/rows.jsonl",
+     "curl -LO 'https://example.org/rows.jsonl'", PL_ERR_DATA_FILE},
+    {"https://example.org/rows?split=*", "an address, not a file", "curl", PL_ERR_DATA_FILE},
+    {"hf://datasets/owner/name", "an address, not a file", "download", PL_ERR_DATA_FILE},
+    {"s3://bucket/rows.jsonl", "an address, not a file", "download", PL_ERR_DATA_FILE},
+    {"file:///data/rows.jsonl", "an address, not a file", "without the scheme", PL_ERR_DATA_FILE},
+    {"no-owner/no-name.v2", "no file or directory no-owner/no-name.v2",
+     "load_dataset('no-owner/no-name.v2', split='train')", PL_ERR_DATA_FILE},
+    {"no_such_dataset", "no file or directory", "load_dataset('no_such_dataset'", PL_ERR_DATA_FILE},
+    {"no-owner/rows.jsonl", "cannot open no-owner/rows.jsonl", "check the path", PL_ERR_DATA_FILE},
+    {"/no/such/data", "cannot open /no/such/data", "check the path", PL_ERR_DATA_FILE},
 };
 
 START_TEST(a_path_without_data_is_refused) {
@@ -126,6 +136,66 @@ START_TEST(a_path_without_data_is_refused) {
     ck_assert_int_eq(open_path(&f, paths[_i].path), paths[_i].err);
     ck_assert_msg(strstr(f.d.message, paths[_i].says), "%s", f.d.message);
     ck_assert_msg(strstr(pl_diag_hint_text(&f.d), paths[_i].hint), "%s", pl_diag_hint_text(&f.d));
+    fixture_finish(&f);
+}
+END_TEST
+
+/* Files of these names are made in a directory, which is then the path. */
+static const struct {
+    const char *names[3], *hint;
+} directories[] = {
+    {{"dataset_dict.json", "train/a.arrow"}, "load_from_disk('%s')['train']"},
+    {{"dataset_info.json", "state.json", "a.arrow"}, "load_from_disk('%s').to_json"},
+    {{"README.md", "a.parquet"}, "data_files='%s' + '/*.parquet'"},
+    {{"data/train-00000.parquet"}, "data_files='%s' + '/*/*.parquet'"},
+    {{"data-0.arrow"}, "data_files='%s' + '/*.arrow'"},
+    {{"data/a.jsonl"}, "`DIR/*/*` every one of its subdirectories"},
+};
+
+START_TEST(a_directory_without_data_files_says_what_it_has) {
+    struct fixture f;
+    char dir[SCRATCH_PATH], hint[600];
+    scratch_make(dir);
+    for (int i = 0; i < 3 && directories[_i].names[i]; i++) {
+        const char *name = directories[_i].names[i], *slash = strchr(name, '/');
+        if (slash)
+            ck_assert_int_eq(mkdir(textf("%s/%.*s", dir, (int)(slash - name), name), 0700), 0);
+        file_write(textf("%s/%s", dir, name), "{}");
+    }
+    ck_assert_int_eq(open_path(&f, dir), PL_ERR_DATA_FILE);
+    ck_assert_msg(strstr(f.d.message, "no data file in the directory"), "%s", f.d.message);
+    snprintf(hint, sizeof hint, directories[_i].hint, dir);
+    ck_assert_msg(strstr(pl_diag_hint_text(&f.d), hint), "%s", pl_diag_hint_text(&f.d));
+    fixture_finish(&f);
+    scratch_remove(dir);
+}
+END_TEST
+
+static const struct {
+    const char *bytes;
+    size_t n;
+    const char *says, *hint;
+} kinds[] = {
+#define KIND(bytes, says, hint)                                                                    \
+    { bytes, sizeof bytes - 1, says, hint }
+    KIND("{\0\"\0t\0", "UTF-16 text", "-f utf-16le"),
+    KIND("\0{\0\"\0t", "UTF-16 text", "-f utf-16be"),
+    KIND("[\0\n\0{\0", "UTF-16 text", "-f utf-16le"),
+    KIND("\x5D\0\0\x80\0\xFF", "compressed (lzma)", "xz -dk"),
+    KIND("\x10\0\0\0\0\0\0\0{\"a\":{}}", "weights of a model", "`datasets` names data"),
+    KIND("PK\3\4..........................archive/data.pkl", "weights of a model",
+         "`datasets` names data"),
+    KIND("\x80\x81\x82\x83....DUCK", "a DuckDB database", "duckdb"),
+#undef KIND
+};
+
+START_TEST(a_file_is_known_by_its_first_bytes) {
+    struct fixture f;
+    fixture_start(&f, PL_FORMAT_AUTO);
+    fixture_write(&f, kinds[_i].bytes, kinds[_i].n);
+    ck_assert_int_eq(fixture_open(&f), PL_ERR_DATA_SYNTAX);
+    ck_assert_msg(strstr(f.d.message, kinds[_i].says), "%s", f.d.message);
+    ck_assert_msg(strstr(pl_diag_hint_text(&f.d), kinds[_i].hint), "%s", pl_diag_hint_text(&f.d));
     fixture_finish(&f);
 }
 END_TEST
@@ -156,6 +226,8 @@ int main(void) {
     tcase_add_loop_test(t, rows_of_csv_are_rows, 0, ROWS(csv));
     tcase_add_loop_test(t, what_cannot_be_read_says_where_and_what_to_do, 0, ROWS(refusals));
     tcase_add_loop_test(t, a_path_without_data_is_refused, 0, ROWS(paths));
+    tcase_add_loop_test(t, a_directory_without_data_files_says_what_it_has, 0, ROWS(directories));
+    tcase_add_loop_test(t, a_file_is_known_by_its_first_bytes, 0, ROWS(kinds));
     tcase_add_test(t, nothing_is_left_where_files_are_unpacked);
     suite_add_tcase(suite, t);
     SRunner *sr = srunner_create(suite);
