@@ -29,9 +29,8 @@ pl_err pl_model_load(const struct pl_tensor_io *io, const char *dir, struct pl_d
 #define PL_SHARD_BYTES UINT64_C(5000000000)
 
 /* The files of a model into an outbox, whose manifest counts, for the caller to commit.
- * config_json: text to write as config.json. The companions go with
- * them. Weights are
- * written in their storage dtype, in shards of at most shard_bytes of tensor data. */
+ * config_json: text to write as config.json. The companions go with them. Weights are written in
+ * their storage dtype, in shards of at most shard_bytes of tensor data. */
 pl_err pl_model_put(const struct pl_tensor_io *io, struct pl_outbox *o, const char *config_json,
                     const struct pl_companions *companions, uint64_t shard_bytes,
                     struct pl_diag *d);

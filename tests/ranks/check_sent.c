@@ -56,7 +56,7 @@ static double counted(const char *dir, unsigned steps, uint32_t rank) {
 static void measure(const struct run *run, double sent[CREW_RANKS]) {
     char dir[SCRATCH_PATH];
     scratch_make(dir);
-    tiny_make(dir, &(struct tiny){.mode = run->mode, .untied = true},
+    tiny_make(dir, &(struct tiny){.mode = run->mode, .untied = true, .rows = 200},
               textf("threads: 1\nsharding: %s\nbatch_size: %u\nglobal_batch_size: %u\n"
                     "rank_order: %s\npreflight: off\ngradient_checkpointing: full\n%s",
                     run->sharding, run->batch, run->step, run->order,
