@@ -215,9 +215,12 @@ static pl_err parse_record(struct pl_run_record *r, char *text, uint64_t bytes, 
                            struct pl_diag *d) {
     json_t *root = NULL;
     json_int_t format;
-    PL_TRY(pl_json_parse(path, text, bytes, &root, d));
+    pl_err err = pl_json_parse(path, text, bytes, &root, d);
+    /* Nobody can download a state again: the caller knows what to do without it. */
+    if (err == PL_ERR_CHECKPOINT_FORMAT && d) d->hint[0] = 0;
+    if (err != PL_ERR_OK) return err;
     const json_t *ours = json_object_get(root, "plimsoll");
-    pl_err err = find_format(ours, path, &format, d);
+    err = find_format(ours, path, &format, d);
     if (err == PL_ERR_OK && format > 1) err = check_digest(text, bytes, path, d);
     if (err == PL_ERR_OK) err = get_counters(ours, path, &r->state, d);
     if (err == PL_ERR_OK && format > 1) err = take_record(r, ours, path, d);

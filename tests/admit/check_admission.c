@@ -162,7 +162,8 @@ static const struct {
 
 START_TEST(auto_takes_the_largest_micro_batch_that_fits) {
     char yaml[256], word[64];
-    snprintf(yaml, sizeof yaml, "batch_size: auto\nmax_steps: 2\n%s", cards[_i].more);
+    snprintf(yaml, sizeof yaml, "batch_size: auto\nglobal_batch_size: 200\nmax_steps: 2\n%s",
+             cards[_i].more);
     tiny_make(dir, &(struct tiny){.mode = cards[_i].mode, .rows = 200}, yaml);
     struct outcome o =
         plimsoll_expect(0, dir, (const char *[]){"train", "run.yaml", cards[_i].budget, NULL});

@@ -71,10 +71,11 @@ static pl_err save(const struct kind *k, enum version v, struct pl_diag *d) {
     rig_scramble(&r, v);
     job.lora_alpha = v == NEW ? 32 : 8;
     const char *config = v == NEW ? "{\"a\": 2}" : "{\"a\": 1}";
+    const struct pl_companions companions = {.dirs = {in(dir, v == NEW ? "new" : "old")}};
     if (k->adapter)
         err = rig_save_adapter(&r.io, in(dir, "out"), &job, d);
     else
-        err = rig_save_model(&r.io, in(dir, "out"), config, in(dir, v == NEW ? "new" : "old"),
+        err = rig_save_model(&r.io, in(dir, "out"), config, &companions,
                              v == NEW ? k->new_shards : k->old_shards, d);
     rig_close(&r);
     return err;

@@ -57,12 +57,13 @@ static void expect_same_run(const char *a, const char *b) {
 /* --- out of memory ---------------------------------------------------------------------------- */
 
 /* The batch arena; a product, also when it is tried again, and a kernel of step 1, whose library or
- * driver wanted memory of its own; the kernel of the gradients' norm. */
+ * driver wanted memory of its own; the kernel of the gradients' norm. The seed gives step 1 a number
+ * of tokens that products round, so that their algorithms are those of another shape. */
 static const char *const failures[] = {"malloc@2:2", "matmul@20:3,count=2", "launch@41:2",
                                        "launch@71:2"};
 
 START_TEST(an_out_of_memory_of_the_gpu_is_survived_by_halving) {
-    make("full", "seed: 3\n");
+    make("full", "seed: 1\n");
     TRAIN_WELL("batch_size=4", "gradient_accumulation_steps=2", "output_dir=small");
     set("PLSIM_FAIL", failures[_i]);
     TRAIN_WELL("batch_size=8", "gradient_accumulation_steps=1", "output_dir=large");
@@ -74,7 +75,7 @@ START_TEST(an_out_of_memory_of_the_gpu_is_survived_by_halving) {
 END_TEST
 
 START_TEST(a_product_that_fails_with_a_reused_algorithm_is_tried_with_its_own) {
-    make("full", "seed: 3\nbatch_size: 8\n");
+    make("full", "seed: 1\nbatch_size: 8\n");
     TRAIN_WELL("output_dir=well");
     set("PLSIM_FAIL", "matmul@20:13");
     TRAIN_WELL("output_dir=failed");
