@@ -57,8 +57,8 @@ static void expect_same_run(const char *a, const char *b) {
 /* --- out of memory ---------------------------------------------------------------------------- */
 
 /* The batch arena; a product, also when it is tried again, and a kernel of step 1, whose library or
- * driver wanted memory of its own; the kernel of the gradients' norm. The seed gives step 1 a number
- * of tokens that products round, so that their algorithms are those of another shape. */
+ * driver wanted memory of its own; the kernel of the gradients' norm. The seed gives step 1 a
+ * number of tokens that products round, so that their algorithms are those of another shape. */
 static const char *const failures[] = {"malloc@2:2", "matmul@20:3,count=2", "launch@41:2",
                                        "launch@71:2"};
 
