@@ -3,6 +3,7 @@
 
 #include "estimator/base/checked.h"
 #include "estimator/config/job_text.h"
+#include "estimator/config/job_values.h"
 #include "estimator/config/key_table.h"
 #include "estimator/program/cost.h"
 
@@ -96,6 +97,7 @@ static pl_err zero_above_ceiling(const struct pl_question *q, struct pl_trials *
 /* With the batch open, and what else the job leaves open not decided. */
 static void open_batch(struct pl_variant *v, const struct pl_question *q) {
     pl_variant_of(v, q);
+    if (!pl_job_has_open_step(q->job)) v->job.auto_samples = PL_UNSET_U32;
     v->job.batch_size = PL_AUTO;
     pl_question_open(&v->q, &v->job, q->model);
 }

@@ -33,6 +33,13 @@ void *pl_malloc(size_t bytes) { return refused() ? NULL : malloc(bytes); }
 void *pl_calloc(size_t n, size_t bytes) { return refused() ? NULL : calloc(n, bytes); }
 void *pl_realloc(void *old, size_t bytes) { return refused() ? NULL : realloc(old, bytes); }
 
+void *pl_grow(void *old, uint32_t n, size_t each) {
+    const bool full = (n & (n - 1)) == 0; /* 0 and the powers of two */
+    if (!full) return old;
+    if (n > SIZE_MAX / 2 / each) return NULL;
+    return pl_realloc(old, (n ? 2 * (size_t)n : 1) * each);
+}
+
 char *pl_strndup(const char *s, size_t most) {
     size_t n = strnlen(s, most);
     char *copy = pl_malloc(n + 1);

@@ -282,7 +282,7 @@ void pl_datasets_clear(void *field) {
 
 static pl_err add_dataset(const struct pl_key_input *in, const struct pl_node *node,
                           struct pl_dataset_list *list) {
-    struct pl_dataset *items = pl_realloc(list->items, (list->n + 1) * sizeof *items);
+    struct pl_dataset *items = pl_grow(list->items, list->n, sizeof *items);
     if (!items) return pl_key_out_of_memory(in);
     list->items = items;
     struct pl_dataset *item = &items[list->n++]; /* counted first: freed with the list on failure */

@@ -165,7 +165,8 @@ struct pl_job {
     char *path; /* of the YAML file, NULL when the job came from flags alone */
     uint32_t rank;  /* no key: which of the ranks of `devices` the job is planned and run for */
     uint32_t auto_samples; /* no key: of a step whose size no key says, as the rows ask for; 0: not
-                            * decided (pl_job_step_samples) */
+                            * decided (pl_job_step_samples); PL_UNSET_U32: the step is of
+                            * micro-batches, whatever they hold */
     bool inference; /* no key: weights as `mode` says, to generate with and not to train */
 };
 

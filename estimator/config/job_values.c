@@ -77,7 +77,8 @@ bool pl_job_orders_ranks(const struct pl_job *job) {
 }
 
 bool pl_job_has_open_step(const struct pl_job *job) {
-    return job->batch_size == PL_AUTO && job->global_batch_size == PL_UNSET_U32 && !job->inference;
+    return job->batch_size == PL_AUTO && job->global_batch_size == PL_UNSET_U32 &&
+           job->auto_samples != PL_UNSET_U32 && !job->inference;
 }
 
 uint32_t pl_job_least_samples(const struct pl_job *job) {

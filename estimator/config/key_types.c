@@ -304,7 +304,7 @@ static pl_err add_text(const struct pl_key_input *in, const struct pl_node *node
     if (node != in->node && node->kind == PL_NODE_SCALAR && node->plain &&
         pl_scalar_null(node->text))
         return pl_key_wrong_type(in, node, wanted);
-    char **items = pl_realloc(list->items, (list->n + 1) * sizeof *items);
+    char **items = pl_grow(list->items, list->n, sizeof *items);
     if (!items) return pl_key_out_of_memory(in);
     list->items = items;
     PL_TRY(pl_key_copy_text(in, node, wanted, &items[list->n]));

@@ -106,7 +106,8 @@ START_TEST(the_recommended_batch_fits_and_the_next_does_not) {
     json_int_t best = json_integer_value(json_object_get(root, "recommended_batch_size"));
     ck_assert_int_gt(best, 1);
     /* a step that no key sizes has 16 samples */
-    ck_assert_int_eq(json_integer_value(json_object_get(root, "batch_size")), best < 16 ? best : 16);
+    const json_int_t batch_size = json_integer_value(json_object_get(root, "batch_size"));
+    ck_assert_int_eq(batch_size, best < 16 ? best : 16);
     json_decref(root);
     for (int more = 0; more < 2; more++) {
         snprintf(batch, sizeof batch, "batch_size=%" JSON_INTEGER_FORMAT, best + more);
