@@ -27,8 +27,8 @@ char *pl_strndup(const char *s, size_t most);
 /* As asprintf: the length, or -1 with *out NULL. */
 int pl_asprintf(char **out, const char *fmt, ...) PL_PRINTF(2, 3);
 
-/* Room for one more after n items of `each` bytes, in an array that grows by this alone: it has room
- * for 1, 2, 4, ... items. NULL leaves `old` as it was. */
+/* Makes room for one more after n items of `each` bytes, in an array that grows by this alone: it
+ * has room for 1, 2, 4, ... items. NULL leaves `old` as it was. */
 void *pl_grow(void *old, uint32_t n, size_t each);
 
 /* From now on request `at` (1 is the next one) and the count - 1 after it fail. A count of
