@@ -8,8 +8,10 @@
  *   R2  matches are those of Oniguruma's find_iter: leftmost, not overlapping, no empty match where
  *       the last match ended
  *   R3  a compiled pattern is immutable; what a match needs lies in the scratch of one thread
- *   R4  a match that takes more than PL_PATTERN_MOST_WORK steps or memory is an error, not a hang
- * Use: pl_pattern_compile(&p, regex, n, &d); at = 0;
+ *   R4  all matches in a text of n bytes together take at most PL_PATTERN_MOST_WORK + n *
+ *       PL_PATTERN_BYTE_WORK steps, or are an error: counted, so that it is the same everywhere;
+ *       what the quick code finds in a few steps close by is not counted, and is linear
+ * Use: pl_pattern_compile(&p, regex, n, &d); pl_pattern_begin_text(scratch, n);
  *      while (pl_pattern_next(p, scratch, text, n, &walk, &d) == PL_ERR_OK && walk.found) ... */
 #ifndef PL_RUNTIME_DATA_TOKENIZER_PATTERN_H
 #define PL_RUNTIME_DATA_TOKENIZER_PATTERN_H
@@ -20,7 +22,8 @@
 #include <stddef.h>
 
 #define PL_PATTERN_MOST_BYTES 4096u
-#define PL_PATTERN_MOST_WORK  100000000u
+#define PL_PATTERN_MOST_WORK  50000000u
+#define PL_PATTERN_BYTE_WORK  100u
 
 struct pl_pattern;
 struct pl_pattern_scratch;
@@ -34,6 +37,9 @@ void pl_pattern_destroy(struct pl_pattern **p);
 
 pl_err pl_pattern_scratch_create(struct pl_pattern_scratch **out, struct pl_diag *d);
 void pl_pattern_scratch_destroy(struct pl_pattern_scratch **s);
+
+/* A text of n bytes begins: what its matches may take. */
+void pl_pattern_begin_text(struct pl_pattern_scratch *s, size_t n);
 
 struct pl_pattern_walk { /* {0} before the first call */
     size_t begin, end;   /* of the match */

@@ -226,6 +226,7 @@ pl_err pl_piece_decoder_run(const struct pl_piece_decoder *p, struct pl_piece_li
     pl_err err;
     if (list->failed || list->text.failed) return no_memory(d);
     PL_TRY_GOTO(pl_pattern_scratch_create(&ps, d), out);
+    pl_pattern_begin_text(ps, list->text.len);
     PL_TRY_GOTO(run_steps(p, ps, list, d), out);
     join(list, p->n ? "" : " ", out);
     if (out->failed) err = no_memory(d);

@@ -134,6 +134,7 @@ pl_err pl_tokenizer_encode(const struct pl_tokenizer *t, struct pl_tokenizer_scr
     size_t valid = pl_utf8_valid_bytes(text, n);
     if (valid < n)
         return pl_diag_set(d, PL_ERR_TOKENIZER_INPUT, "the text is not UTF-8 at byte %zu", valid);
+    pl_pattern_begin_text(s->patterns, n);
     if (special) PL_TRY(add_around(&e, t->around.before, t->around.n_before, 0));
     if (n) PL_TRY(find_added(&e, &t->raw, &all, normalize));
     if (special) PL_TRY(add_around(&e, t->around.after, t->around.n_after, n));

@@ -174,6 +174,53 @@ START_TEST(a_pattern_that_runs_away_is_stopped) {
 }
 END_TEST
 
+/* Matches in all of a text, until it is done or refused. */
+static pl_err match_all(const char *regex, const char *text, size_t n, struct pl_diag *d) {
+    struct pl_pattern *p;
+    struct pl_pattern_scratch *s;
+    struct pl_pattern_walk w = {0};
+    pl_err err;
+    ck_assert_int_eq(pl_pattern_compile(&p, regex, strlen(regex), d), PL_ERR_OK);
+    ck_assert_int_eq(pl_pattern_scratch_create(&s, d), PL_ERR_OK);
+    pl_pattern_begin_text(s, n);
+    do
+        err = pl_pattern_next(p, s, text, n, &w, d);
+    while (err == PL_ERR_OK && w.found);
+    pl_pattern_scratch_destroy(&s);
+    pl_pattern_destroy(&p);
+    return err;
+}
+
+/* Patterns whose matches are short, and look at all of the text each. */
+static const struct {
+    const char *regex, *unit;
+} greedy[] = {
+    {"(?:a+)+b|a", "a"},     {"(?:a|aa)+b|a", "a"},          {"\\s+(?=x)|\\s", " "},
+    {"\\s+(?=x)|\\s", "\n"}, {"(?:\\s*\\p{L}*)*x|\\s", " "}, {"[aA]+[bB]|a", "a"},
+};
+
+START_TEST(short_matches_that_look_at_all_of_the_text_are_stopped) {
+    static char text[1 << 20];
+    struct pl_diag d = {0};
+    memset(text, *greedy[_i].unit, sizeof text);
+    ck_assert_int_eq(match_all(greedy[_i].regex, text, sizeof text, &d), PL_ERR_TOKENIZER_INPUT);
+    ck_assert_msg(strstr(d.message, "gave up"), "%s", d.message);
+}
+END_TEST
+
+/* Every word costs its square, all words of a text together count. */
+START_TEST(all_words_of_a_text_share_what_it_may_cost) {
+    static char text[64 * 2048];
+    static const char regex[] = "\\s+(?=y)|\\s";
+    struct pl_diag d = {0};
+    memset(text, ' ', sizeof text);
+    for (size_t i = 0; i < sizeof text; i += 2048)
+        text[i] = 'x';
+    ck_assert_int_eq(match_all(regex, text, (size_t)2048 * 2, &d), PL_ERR_OK);
+    ck_assert_int_eq(match_all(regex, text, sizeof text, &d), PL_ERR_TOKENIZER_INPUT);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("pattern");
     TCase *t = tcase_create("patterns");
@@ -185,6 +232,9 @@ int main(void) {
     tcase_add_test(t, every_beginning_of_a_pattern_compiles_or_is_refused);
     tcase_add_loop_test(t, a_megabyte_of_anything_is_matched, 0, 10);
     tcase_add_test(t, a_pattern_that_runs_away_is_stopped);
+    tcase_add_loop_test(t, short_matches_that_look_at_all_of_the_text_are_stopped, 0,
+                        (int)(sizeof greedy / sizeof *greedy));
+    tcase_add_test(t, all_words_of_a_text_share_what_it_may_cost);
     suite_add_tcase(suite, t);
     SRunner *sr = srunner_create(suite);
     srunner_run_all(sr, CK_ENV);
