@@ -56,6 +56,10 @@ static const struct shape {
 } shapes[] = {
     /* rows of data */
     SHAPE("data_rows", "short rows", 2000, "", "{\"text\":\"row %1$zu\"}", "\n", "\n"),
+    SHAPE("data_rows", "rows of lines", 2000, "", "{\n \"text\": \"row %1$zu\"\n}", "\n", "\n"),
+    SHAPE("data_rows", "rows in one object", 2000, "{\"data\": [\n", "{\"text\":\"row %1$zu\"}",
+          ",\n", "]}\n"),
+    SHAPE("data_rows", "blank lines in an object", 20000, "{", "\n", "", "\"text\": \"a\"}\n"),
     SHAPE("data_rows", "many keys", 2000, "{\"text\":\"a\"", ",\"k%1$zu\":%1$zu", "", "}\n"),
     SHAPE("data_rows", "same key", 2000, "{\"text\":\"a\"", ",\"k\":%1$zu", "", "}\n"),
     SHAPE("data_rows", "deep values", 200, "{\"text\":\"a\",\"k\":[", "[[[[[[[[%1$zu]]]]]]]]", ",",
