@@ -9,6 +9,7 @@
 #include "estimator/config/job_text.h"
 #include "estimator/config/job_values.h"
 #include "estimator/config/key_table.h"
+#include "estimator/config/meaning.h"
 #include "estimator/config/validate.h"
 #include "estimator/gate/gate.h"
 #include "estimator/program/cost.h"

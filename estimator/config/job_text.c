@@ -6,6 +6,7 @@
 #include "estimator/config/document.h"
 #include "estimator/config/key_table.h"
 #include "estimator/config/key_types.h"
+#include "estimator/config/meaning.h"
 #include "estimator/config/scalar.h"
 #include "estimator/config/trainer_words.h"
 #include "estimator/config/validate.h"

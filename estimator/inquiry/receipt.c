@@ -4,7 +4,7 @@
 #include "estimator/base/json_tree.h"
 #include "estimator/config/job_text.h"
 #include "estimator/config/key_table.h"
-#include "estimator/config/validate.h"
+#include "estimator/config/meaning.h"
 #include "estimator/inquiry/answer.h"
 #include "estimator/plan/plan_digest.h"
 

@@ -151,6 +151,10 @@ END_TEST
 
 /* ---- keys without a meaning ---- */
 
+#define CONSTANT    "with `lr_scheduler: constant`"
+#define TEXTS       "datasets: [{path: a, format: text}, {path: b, format: tokens}]\n"
+#define TEXTS_ALONE "with data of `format: text` or `format: tokens` alone"
+
 static const struct {
     const char *yaml, *key;
     unsigned line;
@@ -174,14 +178,63 @@ static const struct {
      "with `full_ft_offload: true`"},
     {BASE "layers_pattern: layers\n", "layers_pattern", 3, "without `layers_to_transform`"},
     {FULL "layers_pattern: layers\n", "layers_pattern", 3, "with `mode: full`"},
+    {BASE "full_ft_ceiling_billions: 8\n", "full_ft_ceiling_billions", 3, "with `mode: lora`"},
+    {BASE "optimizer: sgd\nadam_beta1: 0.8\n", "adam_beta1", 4, "with `optimizer: sgd`"},
+    {BASE "optimizer: sgd\nadam_beta2: 0.8\n", "adam_beta2", 4, "with `optimizer: sgd`"},
+    {BASE "optimizer: lion\nadam_epsilon: 1e-6\n", "adam_epsilon", 4, "with `optimizer: lion`"},
+    {BASE "oom_recovery: false\noom_max_retries: 2\n", "oom_max_retries", 4,
+     "with `oom_recovery: false`"},
+    {BASE "lr_scheduler: constant\nwarmup_steps: 5\n", "warmup_steps", 4, CONSTANT},
+    {BASE "lr_scheduler: constant\nwarmup_ratio: 0.1\n", "warmup_ratio", 4, CONSTANT},
+    {BASE "max_steps: 5\nnum_epochs: 2\n", "num_epochs", 4, "with `max_steps`"},
+    {BASE "sharding: weights\n", "sharding", 3, "with `devices: 1`"},
+    {BASE "comm_timeout_seconds: 5\n", "comm_timeout_seconds", 3, "with `devices: 1`"},
+    {BASE "dataset: a.jsonl\neval_steps: 5\n", "eval_steps", 4, "without evaluation data"},
+    {BASE TEXTS "chat_template: chatml\n", "chat_template", 4, TEXTS_ALONE},
+    {BASE TEXTS "chat_date: 2025-01-31\n", "chat_date", 4, TEXTS_ALONE},
+    {BASE TEXTS "train_on: last\n", "train_on", 4, TEXTS_ALONE},
 };
+
+/* The same keys where they do something, or nothing that a person could have expected. */
+static const char *const useful[] = {
+    BASE "optimizer: lion\nadam_beta1: 0.8\nadam_beta2: 0.8\n",
+    BASE "adam_epsilon: 1e-6\noom_max_retries: 2\n",
+    BASE "lr_scheduler: constant\nwarmup_steps: 0\n",
+    BASE "lr_scheduler: constant\nwarmup_ratio: 0\n",
+    BASE "lr_scheduler: constant_with_warmup\nwarmup_steps: 5\n",
+    BASE "max_steps: 0\nnum_epochs: 2\n",
+    BASE "devices: 2\nsharding: weights\ncomm: mpi\ncomm_timeout_seconds: 5\n",
+    BASE "devices: auto\nsharding: optimizer\n",
+    BASE "sharding: none\ncomm: auto\n",
+    BASE "dataset: a.jsonl\nval_set_size: 0.1\neval_steps: 5\n",
+    BASE "dataset: a.jsonl\neval_datasets: [b.jsonl]\neval_steps: 5\n",
+    BASE "datasets: [a.jsonl, {path: b.jsonl, split: eval}]\neval_steps: 5\n",
+    BASE "eval_steps: 5\n",
+    BASE "offload: optimizer\noffload_update: host\n",
+    FULL "full_ft_offload: true\noffload_update: device\nfull_ft_ceiling_billions: 8\n",
+    BASE "dataset: a.jsonl\nchat_template: chatml\ntrain_on: last\n",
+    BASE "datasets: [{path: a, format: text}, {path: b, format: messages}]\ntrain_on: all\n",
+};
+
+START_TEST(a_key_that_does_something_is_not_warned_about) {
+    struct pl_job job;
+    struct pl_text notes = {0};
+    struct pl_diag d = {0};
+    ck_assert_msg(pl_job_parse(&job, "run.yaml", useful[_i], strlen(useful[_i]), NULL, 0, &notes,
+                               &d) == PL_ERR_OK,
+                  "%s", d.message);
+    ck_assert_str_eq(pl_text_str(&notes), "");
+    pl_text_finish(&notes);
+    pl_job_finish(&job);
+}
+END_TEST
 
 /* As if it had not been given: what is written, recorded and planned does not know of it. */
 START_TEST(a_key_without_a_meaning_is_dropped_with_a_warning) {
     struct pl_job job, plain;
     struct pl_text notes = {0}, with = {0}, without = {0};
     struct pl_diag d = {0};
-    char warning[200], other[64];
+    char warning[200], other[200];
     const char *yaml = useless[_i].yaml;
     ck_assert_msg(pl_job_parse(&job, "run.yaml", yaml, strlen(yaml), NULL, 0, &notes, &d) ==
                       PL_ERR_OK,
@@ -238,6 +291,7 @@ int main(void) {
     tcase_add_test(tc, without_a_list_the_first_one_is_told);
     tcase_add_test(tc, a_job_to_train_lacks_its_data_with_everything_else);
     tcase_add_loop_test(tc, a_key_without_a_meaning_is_dropped_with_a_warning, 0, COUNT(useless));
+    tcase_add_loop_test(tc, a_key_that_does_something_is_not_warned_about, 0, COUNT(useful));
     tcase_add_test(tc, an_override_makes_keys_of_the_file_useless);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);

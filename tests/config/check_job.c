@@ -336,7 +336,8 @@ START_TEST(ordinary_training_files_are_read_whole) {
     ck_assert_uint_eq(job.datasets.items[0].format, PL_FORMAT_TOKENS);
     ck_assert(!job.shuffle);
     ck_assert_uint_eq(job.batch_size, 2);
-    ck_assert_double_eq(job.adam_epsilon, 1e-5);
+    /* an optimizer without it drops the key */
+    ck_assert_double_eq(job.adam_epsilon, job.optimizer == PL_OPTIMIZER_SGD ? 1e-8 : 1e-5);
     ck_assert_uint_eq(job.gradient_checkpointing, PL_RECOMPUTE_NONE);
     ck_assert_uint_eq(job.seed, 871);
     ck_assert_int_eq(pl_job_require_training(&job, NULL), PL_ERR_OK);

@@ -4,6 +4,8 @@
 #include "estimator/config/job_text.h"
 #include "estimator/config/job_values.h"
 #include "estimator/config/key_table.h"
+#include "estimator/config/key_table.h"
+#include "estimator/config/meaning.h"
 #include "estimator/config/validate.h"
 
 #include <check.h>
@@ -295,6 +297,13 @@ static void make_valid(struct pl_job *job) {
     set(job, random_below(2) ? "dataset" : "datasets", "");
     set(job, "report_to", reports[random_below(3)]);
     set(job, "debug_inject", faults[random_below(3)]);
+    uint32_t n;
+    const struct pl_key_info *infos = pl_key_table(&n);
+    for (uint32_t i = 0; i < n; i++) {
+        struct pl_text why = {0};
+        if (pl_job_key_is_useless(job, (enum pl_key_id)i, &why)) set(job, infos[i].key, "");
+        pl_text_finish(&why);
+    }
 }
 
 /* One place for evaluation data, and no weight on it. */
