@@ -231,6 +231,10 @@ static bool is_leftover(const char *name, const void *unused) {
     return false;
 }
 
+pl_err pl_checkpoint_clear(const char *output_dir, struct pl_diag *d) {
+    return pl_dir_clear(output_dir, is_leftover, NULL, d);
+}
+
 /* What looks like a checkpoint and is not taken for one. */
 static void note_passed(const char *output_dir, const char *name, const char *why,
                         struct pl_text *notes) {
@@ -281,7 +285,7 @@ static char *aside_path(const char *path) {
 }
 
 /* The name goes first, for good: a removal that is cut short leaves nothing that looks like a
- * checkpoint, and the next save clears it (is_leftover). */
+ * checkpoint, and the next save clears it (pl_checkpoint_clear). */
 static pl_err remove_checkpoint(const char *output_dir, const char *path, struct pl_diag *d) {
     char *aside = aside_path(path);
     if (!aside) return pl_host_oom(d, "a path");
@@ -381,7 +385,7 @@ pl_err pl_checkpoint_commit(struct pl_checkpoint *c, const char *output_dir, uin
     PL_TRY_GOTO(pl_dir_sync(c->tmp_path, d), out);
     PL_TRY_GOTO(take_name(c, output_dir, taken, aside, d), out);
     if (own) PL_TRY_GOTO(pl_tree_remove(aside, d), out);
-    PL_TRY_GOTO(pl_dir_clear(output_dir, is_leftover, NULL, d), out);
+    PL_TRY_GOTO(pl_checkpoint_clear(output_dir, d), out);
     err = rotate(output_dir, c->final_path, keep, d);
 out:
     free(aside);

@@ -66,6 +66,10 @@ pl_err pl_checkpoint_feed(const struct pl_tensor_io *io, bool with_states, struc
  * always finished; on failure *c is already finished. */
 pl_err pl_checkpoint_commit(struct pl_checkpoint *c, const char *output_dir, uint32_t keep,
                             struct pl_diag *d);
+/* Removes what saves and removals that were cut short have left in output_dir. Every commit does; a
+ * run that ends without another save (killed while it removed, after its last checkpoint) calls it
+ * at its end. No other process may be saving there. */
+pl_err pl_checkpoint_clear(const char *output_dir, struct pl_diag *d);
 void pl_checkpoint_abort(struct pl_checkpoint *c); /* removes the temporary; safe after commit and
                                                     * on {0}; frees both paths */
 

@@ -248,7 +248,8 @@ static pl_err put_final(struct pl_run *r, struct pl_outbox *o, struct pl_diag *d
     return pl_run_record_put(o, &r->state, r->s.pf->record, d);
 }
 
-/* The files of output_dir change together or not at all (save_set.h). */
+/* The files of output_dir change together or not at all (save_set.h). A run that resumes after its
+ * last step saves nothing else, so that what is left of checkpoints goes here. */
 pl_err pl_run_save_final(struct pl_run *r, struct pl_diag *d) {
     if (!writes_files(r)) return feed(r, false, d);
     const char *dir = r->s.job->output_dir;
@@ -263,6 +264,7 @@ pl_err pl_run_save_final(struct pl_run *r, struct pl_diag *d) {
     if (err == PL_ERR_OK)
         err = pl_save_set_commit(&o, adapts ? pl_companions_is_leftover : pl_model_is_leftover, &o,
                                  d);
+    if (err == PL_ERR_OK) err = pl_checkpoint_clear(dir, d);
     pl_outbox_finish(&o);
     json_decref(files);
     return err;

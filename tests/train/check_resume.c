@@ -465,6 +465,17 @@ START_TEST(a_checkpoint_that_was_moved_and_linked_is_resumed) {
 }
 END_TEST
 
+/* A kill during the last removal: the run that resumes has no save to come that would clear it. */
+START_TEST(what_a_cut_removal_left_goes_with_the_end_of_the_run) {
+    tiny_make(dir, &(struct tiny){0}, "batch_size: 2\nsave_steps: 2\nmax_steps: 4\n");
+    TRAIN_WELL("output_dir=out");
+    ck_assert_int_eq(
+        rename(in_dir(dir, "out/checkpoint-2"), in_dir(dir, "out/checkpoint-2.old.tmp")), 0);
+    SAYS("out/checkpoint-4 after step 4", "output_dir=out");
+    ck_assert(!path_exists(in_dir(dir, "out/checkpoint-2.old.tmp")));
+}
+END_TEST
+
 START_TEST(a_checkpoint_from_before_the_finished_run_is_not_gone_on_from) {
     tiny_make(dir, &(struct tiny){0}, "batch_size: 2\nlr_scheduler: constant\n");
     TRAIN_WELL("max_steps=2", "save_steps=2");
@@ -552,6 +563,7 @@ int main(void) {
     tcase_add_loop_test(tc, what_another_trainer_has_written_is_not_replaced, 0, 2);
     tcase_add_test(tc, the_state_of_another_trainer_is_not_replaced);
     tcase_add_loop_test(tc, a_checkpoint_that_was_moved_and_linked_is_resumed, 0, 3);
+    tcase_add_test(tc, what_a_cut_removal_left_goes_with_the_end_of_the_run);
     tcase_add_test(tc, a_checkpoint_from_before_the_finished_run_is_not_gone_on_from);
     tcase_add_test(tc, the_log_is_on_disk_before_the_checkpoint_that_follows_it);
     tcase_add_test(tc, a_run_keeps_the_gradients_that_it_began_with);
