@@ -7,7 +7,7 @@
  *   OP       of op_rows.h: its operands are w, g, the states, clip, the scales of states in blocks,
  *            and the master, in that order; all but g and clip are updated in place
  *   LIGHTER  the ID of the same rule with smaller states; its own where there is none
- *   states   STATE("suffix in files", FORM), with a form of estimator/program/ops/optimizer_rows.h
+ *   states   STATE("suffix in files", FORM), with a form of estimator/program/optimizer_rows.h
  *   words    WORD("name elsewhere", "hint for who writes it")
  *   note     what the help of the key says of it, after "; "; "" = nothing
  * A row whose rule is new also needs the op: a row in op_rows.h and a kernel for each back-end. */

@@ -5,6 +5,7 @@
 #define PL_ESTIMATOR_MODEL_ARCHITECTURE_H
 
 #include "estimator/model/activations.h"
+#include "estimator/ops/attr.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,7 +43,6 @@ enum pl_weight_codes { PL_CODES_NONE, PL_CODES_NF4, PL_CODES_FP4 };
 
 #define PL_MODEL_MAX_LAYERS 4096
 #define PL_MODEL_MAX_EOS    32
-#define PL_ROPE_MAX_PAIRS   256
 #define PL_MODEL_MAX_ROPES  2
 
 struct pl_rope {

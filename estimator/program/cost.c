@@ -6,7 +6,7 @@
  * Xeon with AVX-512, models of 1 M to 135 M parameters, against the 40 GB/s of ADAMW. */
 static const double cpu_traffic[PL_OP_COUNT] = {
 #define PL_TRAFFIC(KIND, factor) [PL_OP_##KIND] = factor,
-#include "estimator/program/ops/op_rows.h"
+#include "estimator/ops/op_rows.h"
 };
 
 /* CPU: eight AVX-512 cores and two channels of memory, where a copy reads and writes the same
@@ -141,7 +141,7 @@ static const struct {
     double (*rule)(const struct pl_program *p, const struct pl_op *op, const struct pl_load *load);
 } arithmetic[PL_OP_COUNT] = {
 #define PL_FLOPS(KIND, factor, rule) [PL_OP_##KIND] = {factor, rule},
-#include "estimator/program/ops/op_rows.h"
+#include "estimator/ops/op_rows.h"
 };
 
 double pl_op_flops(const struct pl_program *p, const struct pl_op *op, const struct pl_load *load) {

@@ -20,10 +20,13 @@
 #include "estimator/config/job.h"
 #include "estimator/model/model.h"
 #include "estimator/model/targets.h"
-#include "estimator/program/ops/dtype.h"
-#include "estimator/program/ops/ops.h"
-#include "estimator/program/ops/optimizer_rows.h"
-#include "estimator/program/ops/quant_layout.h"
+#include "estimator/ops/attr.h"
+#include "estimator/ops/dtype.h"
+#include "estimator/ops/memory.h"
+#include "estimator/ops/ops.h"
+#include "estimator/ops/quant_layout.h"
+#include "estimator/ops/scratch/scratch_bytes.h"
+#include "estimator/program/optimizer_rows.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -51,16 +54,6 @@ const char *pl_category_name(enum pl_category c);
 
 /* JOB lives for the whole run, in the job arena; STEP within one phase, in the batch arena. */
 enum pl_scope { PL_SCOPE_JOB, PL_SCOPE_STEP };
-
-/* Which memory a tensor lies in. Ops of the device reach DEVICE only, ops of the host the others;
- * copies go between DEVICE and PINNED. */
-enum pl_tensor_place {
-    PL_PLACE_DEVICE,
-    PL_PLACE_PINNED, /* host memory that the device copies from and to by itself */
-    PL_PLACE_HOST,   /* ordinary host memory */
-    PL_PLACE_COUNT
-};
-const char *pl_place_name(enum pl_tensor_place p); /* "device", "pinned", "host" */
 
 /* What dims[0] counts; the executor runs a smaller micro-batch in a prefix of the rows. */
 enum pl_rows { PL_ROWS_FIXED, PL_ROWS_TOKENS, PL_ROWS_TARGETS };
@@ -154,50 +147,6 @@ struct pl_operand {
 /* The least buffer that files pass through, in bytes: less might hold no whole group of elements
  * (runtime/checkpoint/stream.c). */
 #define PL_STAGING_MIN 4096
-
-/* Of 8 bytes: struct pl_facts of runtime/kernels/kernels.h. */
-#define PL_FACTS_WORDS 6
-
-/* How a gradient is written. FIRST_WRITES: the op is the first of its micro-batch to touch it, so
- * it overwrites in the first micro-batch of a step and adds in later ones. */
-enum pl_accumulate { PL_ACC_WRITE, PL_ACC_ADD, PL_ACC_FIRST_WRITES };
-
-/* Where starting values come from. */
-enum pl_start { PL_START_CONSTANT, PL_START_NORMAL, PL_START_UNIFORM };
-
-struct pl_attr {
-    float alpha;                       /* products */
-    enum pl_accumulate accumulate : 8; /* of the output */
-    bool add_dx : 1;                   /* RMSNORM_BWD */
-    bool inverse : 1;                  /* ROPE */
-    bool unit_offset : 1;              /* norms: weights are 1 + w */
-    bool gradient : 1;                 /* CROSS_ENTROPY */
-    bool decay : 1;                    /* updates */
-    bool not_first : 1;                /* COPY_*: not in the first micro-batch of a step */
-    bool joins : 1;                    /* may run as one with the op before it, of the same kind */
-    bool all_ranks : 1;                /* FOLD */
-    enum pl_quant quant : 8;           /* DEQUANT4, QUANT4 */
-    enum pl_start start : 8;           /* START, QUANT4 */
-    uint32_t heads, kv_heads, head_dim, rot_dim;
-    uint32_t window;                   /* attention; 0 = all */
-    uint32_t long_from;                /* ROPE: sequences longer than this use table2 */
-    uint32_t context;                  /* KV_APPEND, ATTENTION_CACHED: cache rows of a sequence */
-    uint32_t columns; /* DEQUANT4: of the matrix that w has some columns of; 0: w has them all */
-    float eps;                         /* norms */
-    float scale;                       /* attention, of scores; EMBED*, of rows, 0 = none */
-    float dropout;                     /* p */
-    uint32_t site;  /* dropout site, stochastic-rounding stream: unique per use; kind of START */
-    float max_norm; /* CLIP_SCALE */
-    uint64_t first_element; /* updates of windows, FOLD, DROPOUT*: where in the tensor one begins;
-                             * DEQUANT4: where in the codes w begins */
-    uint64_t stream; /* START, QUANT4: of random values, with the seed and site */
-    double spread;   /* START, QUANT4: the constant, the standard deviation, or half the width */
-    float offset;    /* NEST4 */
-    uint32_t ranks, block_rows; /* SPREAD, SHARE, FETCH, SQUARE_SUM: shard.h; rows 0: one block */
-    uint32_t piece_row0, piece_rows; /* SPREAD; rows 0: all */
-    uint32_t rank;                   /* FOLD: whose part stands alone */
-    int64_t padding_idx; /* EMBED_BWD: the id whose row gets no gradient; -1 = none */
-};
 
 struct pl_op {
     uint32_t layer; /* PL_NONE = none */
@@ -426,24 +375,5 @@ static inline bool pl_state_is_of_part(const struct pl_job_shape *s, enum pl_rol
     return (role == PL_ROLE_STATE || role == PL_ROLE_STATE_ABSMAX) &&
            pl_optimizer_is_in_blocks(s->optimizer);
 }
-
-/* Scratch the kernel of an op needs on this back-end, in bytes; 0 = none (the ws operand is then
- * absent). rows, cols: of the op's first matrix operand at capacity; for a product see
- * pl_product_workspace_bytes(). The kernels compute their layout from the same function
- * (workspace.c). */
-uint64_t pl_op_workspace_bytes(const struct pl_traits *t, enum pl_op_kind kind,
-                               const struct pl_attr *attr, uint64_t rows, uint64_t cols);
-
-/* A matrix of a product: its window at capacity, and how it is stored. */
-struct pl_product_matrix {
-    uint64_t rows, cols;
-    enum pl_dtype dtype;
-};
-/* pl_op_workspace_bytes() of LINEAR, LINEAR_DX and LINEAR_DW, whose scratch also depends on how
- * both inputs and the output (m[0], m[1], m[2]) are stored: a matrix that the library of a back-end
- * cannot multiply as it is gets a converted copy there. */
-uint64_t pl_product_workspace_bytes(const struct pl_traits *t, enum pl_op_kind kind,
-                                    const struct pl_attr *attr,
-                                    const struct pl_product_matrix m[3]);
 
 #endif

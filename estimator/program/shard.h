@@ -1,39 +1,11 @@
-/* shard.h - which rows of a matrix are whose, where ranks hold parts of it.
+/* shard.h - which rows of the tensors of a program are whose, where ranks hold parts of them.
  *
- * A matrix is cut into at most PL_SHARD_BLOCKS blocks of whole rows, which do not depend on how
- * many ranks there are, and each rank has a run of blocks. Sums over a matrix are made block by
- * block and added in their order, so any number of ranks gives the same bits.
- *   H1  the ranges of ranks 0, 1, ... follow each other and cover all rows; one may be empty
- *   H2  every range begins at a multiple of PL_SHARD_ALIGN elements: whole blocks of 8-bit moments
- *       and of random numbers (optimizers.h), and aligned for vector loads */
+ * In: a program, a tensor, ranks.  Out: the ranges of its parts (shard_rows.h). */
 #ifndef PL_ESTIMATOR_PROGRAM_SHARD_H
 #define PL_ESTIMATOR_PROGRAM_SHARD_H
 
-#include "estimator/base/checked.h"
+#include "estimator/ops/shard_rows.h"
 #include "estimator/program/program.h"
-
-#define PL_SHARD_BLOCKS 64
-#define PL_SHARD_ALIGN  256
-
-struct pl_shard {
-    uint64_t row0, rows;
-};
-
-/* Rows of a block of a matrix. */
-static inline uint64_t pl_shard_block(uint64_t rows, uint64_t cols) {
-    uint64_t least = PL_SHARD_ALIGN;
-    while (least > 1 && cols % 2 == 0) { /* PL_SHARD_ALIGN is a power of two */
-        least /= 2;
-        cols /= 2;
-    }
-    return pl_u64_div_up(pl_u64_max(pl_u64_div_up(rows, PL_SHARD_BLOCKS), 1), least) * least;
-}
-
-/* Blocks that come before those of `rank`. */
-static inline uint64_t pl_shard_first_block(uint64_t rows, uint64_t block, uint32_t ranks,
-                                            uint32_t rank) {
-    return pl_u64_div_up(rows, block) * rank / ranks;
-}
 
 /* The rows of a part of a tensor that are a rank's. */
 struct pl_owned {
@@ -47,19 +19,5 @@ uint32_t pl_tensor_shards(const struct pl_program *p, uint32_t id, uint32_t rank
                           struct pl_owned out[PL_MAX_PARTS]);
 /* Under `sharding: weights`, of tensors of the job: matrices and codes. The others are small. */
 bool pl_tensor_is_cut(const struct pl_job_shape *s, const struct pl_tensor *t);
-
-/* Rows [row0, row0+rows) of a range, or as many of them as there are. */
-static inline struct pl_shard pl_shard_piece(struct pl_shard s, uint64_t row0, uint64_t rows) {
-    const uint64_t skipped = pl_u64_min(row0, s.rows);
-    return (struct pl_shard){s.row0 + skipped, pl_u64_min(rows, s.rows - skipped)};
-}
-
-static inline struct pl_shard pl_shard_of(uint64_t rows, uint64_t block, uint32_t ranks,
-                                          uint32_t rank) {
-    const uint64_t from = pl_shard_first_block(rows, block, ranks, rank) * block;
-    const uint64_t to = pl_shard_first_block(rows, block, ranks, rank + 1) * block;
-    const uint64_t row0 = pl_u64_min(from, rows);
-    return (struct pl_shard){row0, pl_u64_min(to, rows) - row0};
-}
 
 #endif

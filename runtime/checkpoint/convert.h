@@ -5,7 +5,7 @@
 #ifndef PL_RUNTIME_CHECKPOINT_CONVERT_H
 #define PL_RUNTIME_CHECKPOINT_CONVERT_H
 
-#include "estimator/program/ops/dtype.h"
+#include "estimator/ops/dtype.h"
 
 #include <stdbool.h>
 #include <stdint.h>

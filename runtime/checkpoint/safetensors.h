@@ -15,7 +15,7 @@
 
 #include "estimator/base/diag.h"
 #include "estimator/base/text.h"
-#include "estimator/program/ops/dtype.h"
+#include "estimator/ops/dtype.h"
 
 #include <stdint.h>
 

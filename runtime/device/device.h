@@ -1,19 +1,20 @@
 /* device.h - one struct of functions per back-end; the trainer knows nothing else of hardware.
  *
- * A device hands out whole arenas, counts what it hands out, and runs kernels (kernels.h).
+ * A device hands out whole arenas, counts what it hands out, and runs kernels (call.h).
  *   D1  used_bytes never exceeds budget_bytes: an allocation past it fails with PL_ERR_DEVICE_OOM
  *       and changes nothing
  *   D2  `allocations` counts successful and failed calls; nothing else allocates device memory
  *   D3  fault injection (pl_device_inject) fails allocations as the device itself would
  *   D4  host memory that a plan places (pl_host_reserve) is counted apart from used_bytes and is in
  *       no budget; it is refused with HOST_OOM where the machine has less available
- * Needs: estimator/base, estimator/program (types only). */
+ * Needs: estimator/base, estimator/ops, the traits of estimator/card. */
 #ifndef PL_RUNTIME_DEVICE_DEVICE_H
 #define PL_RUNTIME_DEVICE_DEVICE_H
 
 #include "estimator/base/diag.h"
 #include "estimator/card/traits.h"
-#include "runtime/kernels/kernels.h"
+#include "estimator/ops/call.h"
+#include "estimator/ops/memory.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -77,6 +78,9 @@ struct pl_device_ops {
 
 extern const struct pl_device_ops pl_device_cpu, pl_device_cuda, pl_device_null;
 
+/* The budget without a limit but what the machine has. */
+#define PL_NO_BUDGET UINT64_MAX
+
 struct pl_inject { /* fail allocation number `at` (1-based), `count` times in a row */
     uint64_t at, count; /* at 0 = off; count UINT64_MAX = for ever */
 };
@@ -99,7 +103,7 @@ struct pl_device {
     const pl_kernel_fn *kernels; /* [PL_OP_COUNT]; NULL entry = not a kernel */
     const pl_group_fn *groups;   /* [PL_OP_COUNT]; NULL, or a NULL entry = one by one */
     struct pl_traits traits;
-    uint64_t budget_bytes; /* PL_AUTO_BYTES = no limit but the machine's */
+    uint64_t budget_bytes;
     uint64_t used_bytes, peak_bytes;
     uint64_t rounding_bytes; /* taken with used_bytes, where a back-end knows of it */
     uint64_t allocations, failed_allocations;
@@ -115,7 +119,7 @@ struct pl_device {
     void *state; /* of the back-end */
 };
 
-/* Opens a back-end. threads >= 1. */
+/* Opens a back-end. threads >= 1; budget_bytes: PL_NO_BUDGET for none. */
 pl_err pl_device_open(const struct pl_device_ops *ops, uint32_t threads, uint64_t budget_bytes,
                       struct pl_device **out, struct pl_diag *d);
 /* The same for one of several devices of a back-end. */

@@ -1,7 +1,7 @@
 /* between.c - see between.h. */
 #include "runtime/kernels/between.h"
 
-#include "estimator/program/shard.h"
+#include "estimator/ops/shard_rows.h"
 #include "runtime/comm/comm.h"
 
 struct moves {

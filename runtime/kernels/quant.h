@@ -1,7 +1,7 @@
 /* quant.h - 4-bit matrices and 8-bit codes on the host: their tables, and to and from fp32.
  *
  * In: fp32 values (bf16 widened). Out: codes, absmax and their nested form as
- * estimator/program/ops/quant_layout.h lays them out. Needs: nothing of a device; no state, no
+ * estimator/ops/quant_layout.h lays them out. Needs: nothing of a device; no state, no
  * allocation, safe from any thread.
  *   Q1  a value takes the nearest entry of its table: the number of midpoints strictly below it,
  *       where a midpoint is (a + b)/2 in fp32
@@ -18,7 +18,7 @@
 #ifndef PL_RUNTIME_KERNELS_QUANT_H
 #define PL_RUNTIME_KERNELS_QUANT_H
 
-#include "estimator/program/ops/quant_layout.h"
+#include "estimator/ops/quant_layout.h"
 #include "runtime/kernels/quant_coder.h"
 
 #include <math.h>

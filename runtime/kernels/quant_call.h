@@ -7,8 +7,8 @@
 #ifndef PL_RUNTIME_KERNELS_QUANT_CALL_H
 #define PL_RUNTIME_KERNELS_QUANT_CALL_H
 
-#include "estimator/program/ops/quant_layout.h"
-#include "runtime/kernels/kernels.h"
+#include "estimator/ops/call.h"
+#include "estimator/ops/quant_layout.h"
 
 static inline uint64_t pl_quant_elements(const struct pl_view *v) {
     return v->rows * v->cols;

@@ -5,7 +5,7 @@
 #ifndef PL_RUNTIME_KERNELS_QUANT_CODER_H
 #define PL_RUNTIME_KERNELS_QUANT_CODER_H
 
-#include "estimator/program/ops/quant_layout.h"
+#include "estimator/ops/quant_layout.h"
 
 #include <float.h>
 #include <math.h>

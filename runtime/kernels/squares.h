@@ -5,7 +5,7 @@
 #define PL_RUNTIME_KERNELS_SQUARES_H
 
 #include "estimator/base/checked.h"
-#include "runtime/kernels/kernels.h"
+#include "estimator/ops/call.h"
 
 /* 0 of a matrix without rows, whose one block has the sum 0. */
 static inline uint64_t pl_square_block_rows(const struct pl_call *c) {

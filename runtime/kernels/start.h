@@ -9,7 +9,7 @@
 #ifndef PL_RUNTIME_KERNELS_START_H
 #define PL_RUNTIME_KERNELS_START_H
 
-#include "estimator/program/program.h"
+#include "estimator/ops/attr.h"
 #include "runtime/kernels/rng.h"
 
 #ifdef __cplusplus

@@ -2,7 +2,7 @@
 #ifndef PL_TESTS_BENCH_BLAS_H
 #define PL_TESTS_BENCH_BLAS_H
 
-#include "runtime/kernels/kernels.h"
+#include "estimator/ops/call.h"
 
 #include <stdbool.h>
 

@@ -122,7 +122,7 @@ static uint64_t most_inputs(const struct rig *r) {
 
 void rig_open(struct rig *r, const struct pl_device_ops *ops, uint32_t threads) {
     struct pl_diag d = {0};
-    must(pl_device_open(ops, threads, PL_AUTO_BYTES, &r->device, &d), &d);
+    must(pl_device_open(ops, threads, PL_NO_BUDGET, &r->device, &d), &d);
     must(pl_staging_reserve(r->device, &d), &d);
     must(pl_question_plan(PL_ASK(&r->job, &r->model, &r->device->traits, NULL, r->job.batch_size),
                           NULL, &r->planned, &d),

@@ -12,7 +12,7 @@ static struct pl_arena arena;
 static struct pl_diag diag;
 
 static void open_device(void) {
-    ck_assert_int_eq(pl_device_open(&pl_device_cuda, 1, PL_AUTO_BYTES, &dev, &diag), PL_ERR_OK);
+    ck_assert_int_eq(pl_device_open(&pl_device_cuda, 1, PL_NO_BUDGET, &dev, &diag), PL_ERR_OK);
     ck_assert_int_eq(pl_staging_reserve(dev, &diag), PL_ERR_OK);
     ck_assert_int_eq(pl_arena_reserve(dev, 4 * N * sizeof(float), "x", &arena, &diag), PL_ERR_OK);
 }

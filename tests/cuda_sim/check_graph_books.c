@@ -1,6 +1,6 @@
 /* check_graph_books.c - memory that graphs of the CUDA back-end take: what is granted, measured,
  * given back. */
-#include "estimator/program/scratch/workspace_cuda_rows.h"
+#include "estimator/ops/scratch/workspace_cuda_rows.h"
 #include "tests/cuda_sim/sim.h"
 #include "tests/kernels/runners.h"
 

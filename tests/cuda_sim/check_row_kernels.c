@@ -1,6 +1,6 @@
 /* check_row_kernels.c - what the CUDA kernels of rows and updates promise beyond their arithmetic:
  * refusals, what a bad index does that only the device can see, and the CPU's random bits. */
-#include "estimator/program/scratch/workspace_cuda_rows.h"
+#include "estimator/ops/scratch/workspace_cuda_rows.h"
 #include "runtime/device/device.h"
 #include "tests/kernels/runners.h"
 
@@ -222,7 +222,7 @@ START_TEST(an_element_rounds_with_the_random_bits_of_the_cpu) {
     const struct pl_batch step = {.seed = 11, .step = 3, .learning_rate = 0x1p-9};
     const uint64_t first = (uint64_t)_i;
     struct pl_device *cpu = NULL;
-    ck_assert_int_eq(pl_device_open(&pl_device_cpu, 1, PL_AUTO_BYTES, &cpu, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_device_open(&pl_device_cpu, 1, PL_NO_BUDGET, &cpu, NULL), PL_ERR_OK);
     for (int i = 0; i < N; i++)
         gradient[i] = (float)(i % 3);
     struct pl_call c = sgd_call(&site, &step, first);

@@ -1,7 +1,8 @@
 /* check_together.c - calls that run as one: the bits of one by one, in a few launches. */
 #include "estimator/base/checked.h"
-#include "estimator/program/ops/quant_layout.h"
-#include "estimator/program/scratch/workspace_cuda_rows.h"
+#include "estimator/ops/quant_layout.h"
+#include "estimator/ops/scratch/workspace_cuda_rows.h"
+#include "estimator/program/optimizer_rows.h"
 #include "runtime/device/device.h"
 #include "tests/cuda_sim/sim.h"
 #include "tests/kernels/runners.h"

@@ -79,16 +79,16 @@ static pl_err call_group(struct pl_device *dev, const struct pl_call *calls, uin
             struct pl_device *dev, const struct pl_call *calls, uint32_t n) {                      \
             return call_group(dev, calls, n, PL_OP_##KIND);                                        \
         })
-#include "estimator/program/ops/op_rows.h"
+#include "estimator/ops/op_rows.h"
 
 const pl_kernel_fn pl_cuda_kernels[PL_OP_COUNT] = {
 #define PL_OP(KIND, name, COST, RUNS, what, INPUTS, OUTPUTS)                                       \
     PL_WITH_KERNEL_##RUNS([PL_OP_##KIND] = call_##name, )
-#include "estimator/program/ops/op_rows.h"
+#include "estimator/ops/op_rows.h"
 };
 
 const pl_group_fn pl_cuda_groups[PL_OP_COUNT] = {
 #define PL_OP(KIND, name, COST, RUNS, what, INPUTS, OUTPUTS)                                       \
     PL_WITH_GROUP_##RUNS([PL_OP_##KIND] = call_##name##_group, )
-#include "estimator/program/ops/op_rows.h"
+#include "estimator/ops/op_rows.h"
 };

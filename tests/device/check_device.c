@@ -71,7 +71,7 @@ END_TEST
 
 START_TEST(arenas_are_aligned_and_zeroed) {
     static const uint64_t sizes[] = {1, 300, 5000, (UINT64_C(4) << 20) + 1};
-    struct pl_device *dev = open_device(_i, PL_AUTO_BYTES);
+    struct pl_device *dev = open_device(_i, PL_NO_BUDGET);
     for (int i = 0; i < 4; i++) {
         struct pl_arena a;
         char first = 1, last = 1;
@@ -92,7 +92,7 @@ END_TEST
 START_TEST(injection_fails_the_allocations_it_names) {
     static const pl_err want[] = {PL_ERR_OK, PL_ERR_OK, PL_ERR_DEVICE_OOM, PL_ERR_DEVICE_OOM,
                                   PL_ERR_OK};
-    struct pl_device *dev = open_device(_i, PL_AUTO_BYTES);
+    struct pl_device *dev = open_device(_i, PL_NO_BUDGET);
     dev->inject = (struct pl_inject){.at = 3, .count = 2};
     for (int i = 0; i < 5; i++) {
         struct pl_arena a;
@@ -107,7 +107,7 @@ START_TEST(injection_fails_the_allocations_it_names) {
 END_TEST
 
 START_TEST(injection_for_ever_lasts) {
-    struct pl_device *dev = open_device(_i, PL_AUTO_BYTES);
+    struct pl_device *dev = open_device(_i, PL_NO_BUDGET);
     dev->inject = (struct pl_inject){.at = 1, .count = UINT64_MAX};
     for (int i = 0; i < 100; i++) {
         struct pl_arena a;
@@ -120,7 +120,7 @@ START_TEST(injection_for_ever_lasts) {
 END_TEST
 
 START_TEST(the_machine_is_a_limit_without_a_budget) {
-    struct pl_device *dev = open_device(0, PL_AUTO_BYTES);
+    struct pl_device *dev = open_device(0, PL_NO_BUDGET);
     struct pl_arena a;
     uint64_t free_bytes = 0;
     ck_assert_int_eq(dev->ops->free_bytes(dev, &free_bytes, NULL), PL_ERR_OK);
@@ -132,7 +132,7 @@ START_TEST(the_machine_is_a_limit_without_a_budget) {
 END_TEST
 
 START_TEST(cpu_memory_holds_what_was_uploaded) {
-    struct pl_device *dev = open_device(0, PL_AUTO_BYTES);
+    struct pl_device *dev = open_device(0, PL_NO_BUDGET);
     struct pl_arena a;
     char text[] = "load line", back[sizeof text] = {0};
     ck_assert_int_eq(pl_arena_reserve(dev, 64, "a", &a, NULL), PL_ERR_OK);
@@ -145,7 +145,7 @@ START_TEST(cpu_memory_holds_what_was_uploaded) {
 END_TEST
 
 START_TEST(the_cpu_device_runs_the_best_level) {
-    struct pl_device *dev = open_device(0, PL_AUTO_BYTES);
+    struct pl_device *dev = open_device(0, PL_NO_BUDGET);
     struct pl_cpu_level levels[PL_CPU_MAX_LEVELS];
     ck_assert_uint_ge(pl_cpu_levels(levels, PL_CPU_MAX_LEVELS), 1);
     ck_assert_ptr_eq(dev->kernels, levels[0].kernels);
@@ -161,7 +161,7 @@ START_TEST(the_environment_names_a_level) {
     uint32_t n = pl_cpu_levels(levels, PL_CPU_MAX_LEVELS);
     for (uint32_t i = 0; i < n; i++) {
         ck_assert_int_eq(setenv("PLIMSOLL_CPU_LEVEL", levels[i].name, 1), 0);
-        struct pl_device *dev = open_device(0, PL_AUTO_BYTES);
+        struct pl_device *dev = open_device(0, PL_NO_BUDGET);
         ck_assert_ptr_eq(dev->kernels, levels[i].kernels);
         pl_device_close(&dev);
     }
@@ -177,7 +177,7 @@ START_TEST(a_level_that_does_not_run_here_is_refused_with_those_that_do) {
     struct pl_diag d = {0};
     ck_assert_uint_ge(pl_cpu_levels(levels, PL_CPU_MAX_LEVELS), 1);
     ck_assert_int_eq(setenv("PLIMSOLL_CPU_LEVEL", "x86-64-v9", 1), 0);
-    ck_assert_int_eq(pl_device_open(&pl_device_cpu, 1, PL_AUTO_BYTES, &dev, &d), PL_ERR_NO_DEVICE);
+    ck_assert_int_eq(pl_device_open(&pl_device_cpu, 1, PL_NO_BUDGET, &dev, &d), PL_ERR_NO_DEVICE);
     ck_assert_ptr_null(dev);
     ck_assert_msg(strstr(d.message, "PLIMSOLL_CPU_LEVEL=x86-64-v9"), "%s", d.message);
     ck_assert_msg(strstr(pl_diag_hint_text(&d), levels[0].name), "%s", pl_diag_hint_text(&d));
@@ -197,7 +197,7 @@ START_TEST(every_level_has_every_kernel_but_staging) {
 END_TEST
 
 START_TEST(the_null_device_only_counts) {
-    struct pl_device *dev = open_device(1, PL_AUTO_BYTES);
+    struct pl_device *dev = open_device(1, PL_NO_BUDGET);
     struct pl_call c = {0};
     struct pl_arena a;
     uint64_t word = 5;

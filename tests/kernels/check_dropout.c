@@ -15,7 +15,7 @@ static uint32_t n_levels;
 static void open_device(void) {
     struct pl_diag d = {0};
     n_levels = pl_cpu_levels(levels, PL_CPU_MAX_LEVELS);
-    if (pl_device_open(&pl_device_cpu, 2, PL_AUTO_BYTES, &device, &d) != PL_ERR_OK)
+    if (pl_device_open(&pl_device_cpu, 2, PL_NO_BUDGET, &device, &d) != PL_ERR_OK)
         ck_abort_msg("%s", d.message);
 }
 

@@ -7,7 +7,7 @@
  * tokens than PL_GEMM_FEW_ROWS here. On a GPU the library chooses an algorithm by shape; that of
  * the emulation has only one. */
 #include "estimator/base/checked.h"
-#include "estimator/program/ops/quant_layout.h"
+#include "estimator/ops/quant_layout.h"
 #include "runtime/kernels/quant.h"
 #include "tests/kernels/runners.h"
 

@@ -20,7 +20,7 @@ static _Alignas(256) unsigned char ws[WS_BYTES];
 static void open_device(void) {
     struct pl_diag d = {0};
     n_levels = pl_cpu_levels(levels, PL_CPU_MAX_LEVELS);
-    if (pl_device_open(&pl_device_cpu, 1, PL_AUTO_BYTES, &device, &d) != PL_ERR_OK)
+    if (pl_device_open(&pl_device_cpu, 1, PL_NO_BUDGET, &device, &d) != PL_ERR_OK)
         ck_abort_msg("%s", d.message);
     for (uint32_t i = 0; i < ROWS * COLS; i++)
         a[i] = b[i] = c[i] = 0.25f * (float)(i % 5);

@@ -13,7 +13,7 @@
 #ifndef PL_TESTS_KERNELS_HARNESS_H
 #define PL_TESTS_KERNELS_HARNESS_H
 
-#include "runtime/kernels/kernels.h"
+#include "estimator/ops/call.h"
 #include "runtime/kernels/rng.h"
 #include "tests/kernels/runners.h"
 

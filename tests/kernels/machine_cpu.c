@@ -22,7 +22,7 @@ void machine_open(struct machine *m) {
             snprintf(r->name, sizeof r->name, "%s, %u threads", levels[l].name, threads);
             r->kernels = levels[l].kernels;
             r->is_first = threads == 1;
-            if (pl_device_open(&pl_device_cpu, threads, PL_AUTO_BYTES, &r->dev, &d) != PL_ERR_OK)
+            if (pl_device_open(&pl_device_cpu, threads, PL_NO_BUDGET, &r->dev, &d) != PL_ERR_OK)
                 ck_abort_msg("%s", d.message);
         }
 }

@@ -74,7 +74,7 @@ void machine_open(struct machine *m) {
         machine_turn_to(r);
         snprintf(r->name, sizeof r->name, "%s", gpus[i].name);
         r->is_first = gpus[i].is_first;
-        if (pl_device_open(&pl_device_cuda, 1, PL_AUTO_BYTES, &r->dev, &d) != PL_ERR_OK)
+        if (pl_device_open(&pl_device_cuda, 1, PL_NO_BUDGET, &r->dev, &d) != PL_ERR_OK)
             ck_abort_msg("%s", d.message);
         r->kernels = r->dev->kernels;
         need(cudaMalloc((void **)&r->facts, sizeof *r->facts), r);

@@ -6,8 +6,8 @@
 #ifndef PL_TESTS_KERNELS_RUNNERS_H
 #define PL_TESTS_KERNELS_RUNNERS_H
 
+#include "estimator/ops/call.h"
 #include "runtime/device/device.h"
-#include "runtime/kernels/kernels.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -9,25 +9,24 @@ cd "$1"
 table='
 estimator/base:
 estimator/config: estimator/base/
-estimator/model: estimator/base/
+estimator/model: estimator/base/ estimator/ops/attr.h
 estimator/card: estimator/base/
 estimator/find: estimator/base/ estimator/config/ estimator/model/
 estimator/rule_of_thumb: estimator/base/
-estimator/program: estimator/base/ estimator/config/ estimator/model/ estimator/card/
-estimator/program/ops: estimator/base/ estimator/config/
-estimator/program/scratch: estimator/base/ estimator/card/ estimator/program/ops/ estimator/program/program.h
-estimator/program/build: estimator/base/ estimator/config/ estimator/model/ estimator/card/ estimator/program/
-estimator/plan: estimator/base/ estimator/config/ estimator/model/ estimator/card/ estimator/program/
-estimator/picture: estimator/base/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/
-estimator/gate: estimator/base/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/ estimator/autobatch/
-estimator/autobatch: estimator/base/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/
+estimator/program: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/
+estimator/ops: estimator/base/ estimator/card/traits.h
+estimator/program/build: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/ estimator/program/
+estimator/plan: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/ estimator/program/
+estimator/picture: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/
+estimator/gate: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/ estimator/autobatch/
+estimator/autobatch: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/
 estimator/inquiry: estimator/base/ estimator/config/ estimator/find/ estimator/model/ estimator/card/ estimator/plan/ estimator/gate/ estimator/autobatch/ estimator/rule_of_thumb/
 estimator/api: estimator/base/ estimator/config/ estimator/inquiry/
-estimator/advice: estimator/base/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/ estimator/picture/ estimator/gate/ estimator/autobatch/
+estimator/advice: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/ estimator/picture/ estimator/gate/ estimator/autobatch/
 oom_recovery: estimator/
 runtime/comm: estimator/base/
-runtime/device: estimator/ runtime/comm/ runtime/kernels/kernels.h
-runtime/kernels: estimator/ runtime/comm/ runtime/device/
+runtime/device: estimator/base/ estimator/card/ estimator/ops/ runtime/comm/
+runtime/kernels: estimator/base/ estimator/ops/ runtime/comm/ runtime/device/
 runtime/exec: estimator/ runtime/device/ runtime/kernels/
 runtime/data: estimator/ runtime/device/ runtime/kernels/
 runtime/checkpoint: estimator/ runtime/comm/ runtime/device/ runtime/kernels/

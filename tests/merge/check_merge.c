@@ -1,6 +1,6 @@
 /* check_merge.c - merging by files: the sums, the types, the books, and nothing half there. */
 #include "estimator/config/job_text.h"
-#include "estimator/program/scratch/workspace_gemm.h"
+#include "estimator/ops/scratch/workspace_gemm.h"
 #include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/model_io.h"

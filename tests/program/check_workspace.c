@@ -1,7 +1,7 @@
 /* check_workspace.c - the scratch of products: who needs a converted copy, and that a plan gives
  * every product what its kernel will ask for. */
-#include "estimator/program/scratch/workspace_cuda.h"
-#include "estimator/program/scratch/workspace_gemm.h"
+#include "estimator/ops/scratch/workspace_cuda.h"
+#include "estimator/ops/scratch/workspace_gemm.h"
 #include "tests/plan/planning.h"
 
 #include <check.h>

@@ -1,7 +1,7 @@
 /* print_operations.c - docs/operations.md, from the rows of operations and of optimizers. */
 #include "estimator/base/text.h"
 #include "estimator/program/cost.h"
-#include "estimator/program/ops/optimizer_rows.h"
+#include "estimator/program/optimizer_rows.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static const char intro[] =
     "where no type is written. `?`: may be absent. `!`: changed in place; the input is the output\n"
     "of its name. `ws`: scratch, absent where a back-end needs none.\n"
     "\n"
-    "This page is made from `estimator/program/ops/op_rows.h` and "
+    "This page is made from `estimator/ops/op_rows.h` and "
     "`estimator/config/optimizers.h`:\n"
     "`build/tests/program/print_operations > docs/operations.md`.\n";
 

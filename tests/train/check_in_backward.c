@@ -1,7 +1,7 @@
 /* check_in_backward.c - updates in the backward pass: the losses, norms, weights and states of the
  * run that keeps its gradients, bit for bit, and what the plan says of them is what the run takes.
  */
-#include "estimator/program/ops/optimizer_rows.h"
+#include "estimator/program/optimizer_rows.h"
 #include "tests/support/child.h"
 #include "tests/support/joblog.h"
 #include "tests/support/saved.h"

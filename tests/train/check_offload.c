@@ -1,7 +1,7 @@
 /* check_offload.c - a job with part of it in host memory is the same job: losses, norms, weights
  * and optimizer states are those of the run that offloads nothing, bit for bit, and what the plan
  * says of host memory is what the run takes. */
-#include "estimator/program/ops/optimizer_rows.h"
+#include "estimator/program/optimizer_rows.h"
 #include "tests/support/child.h"
 #include "tests/support/joblog.h"
 #include "tests/support/scratch.h"

@@ -15,7 +15,7 @@
 #include "estimator/program/build/exchange.h"
 
 #include "estimator/base/checked.h"
-#include "estimator/program/ops/quant_layout.h"
+#include "estimator/ops/quant_layout.h"
 
 #include <stdlib.h>
 #include <string.h>

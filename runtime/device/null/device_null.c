@@ -20,7 +20,7 @@ static pl_err kernel_null(struct pl_device *dev, const struct pl_call *c) {
 
 static const pl_kernel_fn kernels[PL_OP_COUNT] = {
 #define PL_OP(KIND, name, COST, RUNS, what, INPUTS, OUTPUTS) [PL_OP_##KIND] = kernel_null,
-#include "estimator/program/ops/op_rows.h"
+#include "estimator/ops/op_rows.h"
 };
 
 static pl_err null_open(struct pl_device *dev, struct pl_diag *d) {

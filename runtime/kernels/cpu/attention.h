@@ -14,7 +14,7 @@
 #define PL_RUNTIME_KERNELS_CPU_ATTENTION_H
 
 #include "estimator/base/checked.h"
-#include "estimator/program/scratch/workspace_attention.h"
+#include "estimator/ops/scratch/workspace_attention.h"
 #include "runtime/kernels/cpu/simd.h"
 #include "runtime/kernels/cpu/vec.h"
 

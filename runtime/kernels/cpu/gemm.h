@@ -2,7 +2,7 @@
 #ifndef PL_RUNTIME_KERNELS_CPU_GEMM_H
 #define PL_RUNTIME_KERNELS_CPU_GEMM_H
 
-#include "estimator/program/scratch/workspace_gemm.h"
+#include "estimator/ops/scratch/workspace_gemm.h"
 #include "runtime/kernels/cpu/simd.h"
 
 /* C[m,n] = alpha * op(A)[m,k] op(B)[k,n] + (adds ? C : 0) + bias[n], where op transposes when

@@ -7,8 +7,8 @@
 #ifndef PL_RUNTIME_KERNELS_CPU_LEVEL_H
 #define PL_RUNTIME_KERNELS_CPU_LEVEL_H
 
+#include "estimator/ops/call.h"
 #include "runtime/device/cpu/cpu.h"
-#include "runtime/kernels/kernels.h"
 
 #ifndef PL_LEVEL
 #error "files of runtime/kernels/cpu are compiled per level: -DPL_LEVEL=..."
@@ -21,6 +21,6 @@
 
 #define PL_OP(KIND, name, COST, RUNS, what, INPUTS, OUTPUTS)                                       \
     PL_WITH_KERNEL_##RUNS(pl_err PL_CPU(name)(struct pl_device * dev, const struct pl_call *c);)
-#include "estimator/program/ops/op_rows.h"
+#include "estimator/ops/op_rows.h"
 
 #endif

@@ -5,7 +5,7 @@
  * stretch never crosses a row, so windows of larger matrices work too. */
 #include "runtime/kernels/cpu/update.h"
 
-#include "estimator/program/scratch/workspace_internal.h"
+#include "estimator/ops/scratch/workspace_internal.h"
 #include "runtime/kernels/squares.h"
 
 /* ---- SQUARE_SUM ---- */

@@ -2,7 +2,7 @@
 #include "runtime/kernels/cpu/simd.h"
 #include "runtime/kernels/cpu/update.h"
 
-#include "estimator/program/shard.h"
+#include "estimator/ops/shard_rows.h"
 #include "runtime/kernels/between.h"
 
 /* out: x[..]. */

@@ -7,5 +7,5 @@ extern const pl_kernel_fn PL_LEVEL_NAME(pl_cpu_kernels)[PL_OP_COUNT];
 const pl_kernel_fn PL_LEVEL_NAME(pl_cpu_kernels)[PL_OP_COUNT] = {
 #define PL_OP(KIND, name, COST, RUNS, what, INPUTS, OUTPUTS)                                       \
     PL_WITH_KERNEL_##RUNS([PL_OP_##KIND] = PL_CPU(name), )
-#include "estimator/program/ops/op_rows.h"
+#include "estimator/ops/op_rows.h"
 };

@@ -21,7 +21,7 @@
  * 182, 128 255 / 255 and 211 / 220, none spilled: two blocks a multiprocessor. */
 #include "runtime/kernels/cuda/attention.cuh"
 
-#include "estimator/program/program.h"
+#include "estimator/ops/scratch/scratch_bytes.h"
 
 #include <math.h>
 

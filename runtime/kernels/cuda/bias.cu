@@ -6,7 +6,7 @@
 #include "runtime/kernels/cuda/table.h"
 
 #include "estimator/base/checked.h"
-#include "estimator/program/scratch/workspace_cuda.h"
+#include "estimator/ops/scratch/workspace_cuda.h"
 
 #define GROUPS       8 /* of rows, in a chunk: each is a line of threads in a block */
 #define GROUP_ROWS   (PL_CUDA_BIAS_ROWS / GROUPS)

@@ -7,6 +7,7 @@
 #include "runtime/kernels/cuda/common.cuh"
 
 #include "estimator/base/checked.h"
+#include "estimator/ops/scratch/scratch_bytes.h"
 
 namespace {
 

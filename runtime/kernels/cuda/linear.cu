@@ -4,7 +4,7 @@
 #include "runtime/kernels/cuda/products.h"
 #include "runtime/kernels/cuda/table.h"
 
-#include "estimator/program/scratch/workspace_cuda.h"
+#include "estimator/ops/scratch/workspace_cuda.h"
 
 /* ---- kernels ---- */
 

@@ -6,7 +6,8 @@
 #include "runtime/kernels/cuda/common.cuh"
 
 #include "estimator/base/checked.h"
-#include "estimator/program/scratch/workspace_cuda_rows.h"
+#include "estimator/ops/scratch/scratch_bytes.h"
+#include "estimator/ops/scratch/workspace_cuda_rows.h"
 
 namespace {
 

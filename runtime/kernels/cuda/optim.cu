@@ -7,7 +7,8 @@
 #include "runtime/kernels/cuda/update.cuh"
 
 #include "estimator/base/checked.h"
-#include "estimator/program/scratch/workspace_cuda_rows.h"
+#include "estimator/ops/scratch/scratch_bytes.h"
+#include "estimator/ops/scratch/workspace_cuda_rows.h"
 #include "runtime/kernels/squares.h"
 
 #include <math.h>
@@ -246,7 +247,7 @@ template <typename W, typename G, typename S> struct update {
 };
 
 /* A rule: how many states it has, and the new weight; s[k] is state k of the element. The operands
- * are those of SGD with the states between g and clip (estimator/program/ops/optimizers.c). */
+ * are those of SGD with the states between g and clip (estimator/ops/optimizers.c). */
 #define STATES_OF(OP) (PL_##OP##_CLIP - PL_SGD_CLIP)
 
 /* Kingma and Ba, arXiv 1412.6980, with the decay of Loshchilov and Hutter, arXiv 1711.05101; bias

@@ -7,13 +7,13 @@
 const pl_kernel_fn pl_cuda_kernels[PL_OP_COUNT] = {
 #define PL_OP(KIND, name, COST, RUNS, what, INPUTS, OUTPUTS)                                       \
     PL_WITH_KERNEL_##RUNS([PL_OP_##KIND] = pl_cuda_##name, )
-#include "estimator/program/ops/op_rows.h"
+#include "estimator/ops/op_rows.h"
 };
 
 const pl_group_fn pl_cuda_groups[PL_OP_COUNT] = {
 #define PL_OP(KIND, name, COST, RUNS, what, INPUTS, OUTPUTS)                                       \
     PL_WITH_GROUP_##RUNS([PL_OP_##KIND] = pl_cuda_##name##_group, )
-#include "estimator/program/ops/op_rows.h"
+#include "estimator/ops/op_rows.h"
 };
 
 static const struct {

@@ -10,7 +10,7 @@
 #ifndef PL_RUNTIME_KERNELS_CUDA_TABLE_H
 #define PL_RUNTIME_KERNELS_CUDA_TABLE_H
 
-#include "runtime/kernels/kernels.h"
+#include "estimator/ops/call.h"
 
 /* Every file with kernels, by its name. X(file) */
 #define PL_CUDA_FILES(X)                                                                           \
@@ -42,7 +42,7 @@ extern "C" {
     PL_WITH_KERNEL_##RUNS(pl_err pl_cuda_##name(struct pl_device *dev, const struct pl_call *c);)  \
         PL_WITH_GROUP_##RUNS(pl_err pl_cuda_##name##_group(                                        \
                                  struct pl_device *dev, const struct pl_call *calls, uint32_t n);)
-#include "estimator/program/ops/op_rows.h"
+#include "estimator/ops/op_rows.h"
 
 /* Ends with NULL. */
 #define PL_CUDA_PRELOAD(file) const void *const pl_cuda_preload_##file[]

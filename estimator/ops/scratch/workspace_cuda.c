@@ -1,5 +1,5 @@
 /* workspace_cuda.c - the scratch of the CUDA kernels. */
-#include "estimator/program/scratch/workspace_cuda.h"
+#include "estimator/ops/scratch/workspace_cuda.h"
 
 #define MIB (UINT64_C(1) << 20)
 

@@ -2,10 +2,10 @@
  *
  * A product's workspace is pl_ws_cuda_product() bytes for cuBLASLt, then the bf16 copies of those
  * inputs that cannot be multiplied as they are stored. */
-#ifndef PL_ESTIMATOR_PROGRAM_SCRATCH_WORKSPACE_CUDA_H
-#define PL_ESTIMATOR_PROGRAM_SCRATCH_WORKSPACE_CUDA_H
+#ifndef PL_ESTIMATOR_OPS_SCRATCH_WORKSPACE_CUDA_H
+#define PL_ESTIMATOR_OPS_SCRATCH_WORKSPACE_CUDA_H
 
-#include "estimator/program/program.h"
+#include "estimator/ops/scratch/scratch_bytes.h"
 
 #ifdef __cplusplus
 extern "C" {

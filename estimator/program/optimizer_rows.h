@@ -4,11 +4,11 @@
  * In: PL_OPTIMIZER_*.  Out: its row.  Needs: ops.h, dtype.h.
  *   M1  the states of a tensor have its shape; those in blocks are flat runs of each of its parts
  *       (pl_tensor_parts), with an fp32 scale a block in a tensor of their own */
-#ifndef PL_ESTIMATOR_PROGRAM_OPS_OPTIMIZER_ROWS_H
-#define PL_ESTIMATOR_PROGRAM_OPS_OPTIMIZER_ROWS_H
+#ifndef PL_ESTIMATOR_PROGRAM_OPTIMIZER_ROWS_H
+#define PL_ESTIMATOR_PROGRAM_OPTIMIZER_ROWS_H
 
-#include "estimator/program/ops/dtype.h"
-#include "estimator/program/ops/ops.h"
+#include "estimator/ops/dtype.h"
+#include "estimator/ops/ops.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,8 +20,6 @@ struct pl_state_form {
     uint64_t least;        /* elements of a part; what has fewer keeps fp32 */
     bool exact_vocabulary; /* the embedding and the head keep fp32 */
 };
-
-#define PL_STATES_MAX 4 /* of the eight operands of an op four are no states */
 
 struct pl_state {
     const char *name, *scales; /* in files after the tensor's, its scales too */

@@ -1,6 +1,6 @@
 /* dtype.h - element types of tensors. X(NAME, "name", bytes per element, safetensors name) */
-#ifndef PL_ESTIMATOR_PROGRAM_OPS_DTYPE_H
-#define PL_ESTIMATOR_PROGRAM_OPS_DTYPE_H
+#ifndef PL_ESTIMATOR_OPS_DTYPE_H
+#define PL_ESTIMATOR_OPS_DTYPE_H
 
 #include <stdint.h>
 

@@ -2,8 +2,8 @@
  *
  * The planner sizes scratch by these numbers and the kernels lay it out by them. They do not depend
  * on the GPU: the same job sums in the same order on any of them. */
-#ifndef PL_ESTIMATOR_PROGRAM_SCRATCH_WORKSPACE_CUDA_ROWS_H
-#define PL_ESTIMATOR_PROGRAM_SCRATCH_WORKSPACE_CUDA_ROWS_H
+#ifndef PL_ESTIMATOR_OPS_SCRATCH_WORKSPACE_CUDA_ROWS_H
+#define PL_ESTIMATOR_OPS_SCRATCH_WORKSPACE_CUDA_ROWS_H
 
 #include <stdint.h>
 

@@ -2,8 +2,8 @@
  *
  * Both sides add up the same rows, so a kernel cannot need more than the plan gave it. Counts are
  * in floats and multiples of 16, so every part keeps the alignment of the workspace. */
-#ifndef PL_ESTIMATOR_PROGRAM_SCRATCH_WORKSPACE_ATTENTION_H
-#define PL_ESTIMATOR_PROGRAM_SCRATCH_WORKSPACE_ATTENTION_H
+#ifndef PL_ESTIMATOR_OPS_SCRATCH_WORKSPACE_ATTENTION_H
+#define PL_ESTIMATOR_OPS_SCRATCH_WORKSPACE_ATTENTION_H
 
 #include "estimator/base/checked.h"
 #include "estimator/card/traits.h"

@@ -1,5 +1,5 @@
 /* ops.c - the rows of op_rows.h at run time. */
-#include "estimator/program/ops/ops.h"
+#include "estimator/ops/ops.h"
 
 #include "estimator/base/checked.h"
 #include "estimator/base/text.h"
@@ -20,7 +20,7 @@ const struct pl_op_row pl_op_rows[PL_OP_COUNT] = {
                       PL_##KIND##_N_OUT,                                                           \
                       {INPUTS LAST},                                                               \
                       {OUTPUTS LAST}},
-#include "estimator/program/ops/op_rows.h"
+#include "estimator/ops/op_rows.h"
 #undef LAST
 #undef PL_OPERAND
 };
@@ -69,7 +69,7 @@ static const struct gradient {
     enum pl_op_kind of, by;
 } gradients[] = {
 #define PL_GRADIENT(KIND, BY) {PL_OP_##KIND, PL_OP_##BY},
-#include "estimator/program/ops/op_rows.h"
+#include "estimator/ops/op_rows.h"
 };
 #define N_GRADIENTS (sizeof gradients / sizeof *gradients)
 

@@ -1,5 +1,5 @@
 /* dtype.c - the element types as a table. */
-#include "estimator/program/ops/dtype.h"
+#include "estimator/ops/dtype.h"
 
 #include <string.h>
 

@@ -5,8 +5,8 @@
  * the absmax are codes of 8 bits with one fp32 absmax per 256 of them, and one fp32 offset per
  * matrix. Optimizer moments (arXiv 2110.02861): codes of 8 bits with one fp32 absmax per block of
  * 256; tensors below PL_STATE8_MIN elements keep fp32. */
-#ifndef PL_ESTIMATOR_PROGRAM_OPS_QUANT_LAYOUT_H
-#define PL_ESTIMATOR_PROGRAM_OPS_QUANT_LAYOUT_H
+#ifndef PL_ESTIMATOR_OPS_QUANT_LAYOUT_H
+#define PL_ESTIMATOR_OPS_QUANT_LAYOUT_H
 
 #include <stdint.h>
 

@@ -1,13 +1,15 @@
-/* kernels.h - the one signature of every kernel of every back-end.
+/* call.h - the one signature of every kernel of every back-end.
  *
  * A call is the op's operands as views, in the order of ops.h, with rows cut to the micro-batch at
  * hand, plus the attributes and the batch's facts. Kernels allocate nothing, keep no state between
  * calls, and give the same bits for the same call and thread count whatever the timing. */
-#ifndef PL_RUNTIME_KERNELS_KERNELS_H
-#define PL_RUNTIME_KERNELS_KERNELS_H
+#ifndef PL_ESTIMATOR_OPS_CALL_H
+#define PL_ESTIMATOR_OPS_CALL_H
 
 #include "estimator/base/errors.h"
-#include "estimator/program/program.h"
+#include "estimator/ops/attr.h"
+#include "estimator/ops/dtype.h"
+#include "estimator/ops/ops.h"
 
 #include <stdbool.h>
 #include <stdint.h>

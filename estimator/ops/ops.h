@@ -3,20 +3,22 @@
  * In: op_rows.h, where every op has its row.  Out: enum pl_op_kind; the place of each operand,
  * PL_LINEAR_W among the inputs of a LINEAR, PL_LINEAR_OUT_Y among its outputs; the rows at run
  * time.  Needs: dtype.h. */
-#ifndef PL_ESTIMATOR_PROGRAM_OPS_OPS_H
-#define PL_ESTIMATOR_PROGRAM_OPS_OPS_H
+#ifndef PL_ESTIMATOR_OPS_OPS_H
+#define PL_ESTIMATOR_OPS_OPS_H
 
-#include "estimator/program/ops/dtype.h"
+#include "estimator/ops/dtype.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #define PL_OP_MAX_IN  8
 #define PL_OP_MAX_OUT 6
+/* The most states of an update: four of its inputs are none. */
+#define PL_STATES_MAX 4
 
 enum pl_op_kind {
 #define PL_OP(KIND, name, COST, RUNS, what, INPUTS, OUTPUTS) PL_OP_##KIND,
-#include "estimator/program/ops/op_rows.h"
+#include "estimator/ops/op_rows.h"
     PL_OP_COUNT
 };
 
@@ -27,7 +29,7 @@ enum pl_op_place {
 #define PL_OP(KIND, name, COST, RUNS, what, INPUTS, OUTPUTS)                                       \
     PL_##KIND##_BEFORE_IN_ = -1, INPUTS PL_##KIND##_N_IN, PL_##KIND##_BEFORE_OUT_ = -1,            \
     OUTPUTS PL_##KIND##_N_OUT,
-#include "estimator/program/ops/op_rows.h"
+#include "estimator/ops/op_rows.h"
 };
 
 /* Classes of ops by what limits them. X(CLASS, "name") */

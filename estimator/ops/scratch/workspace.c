@@ -1,8 +1,10 @@
 /* workspace.c - the scratch of every kernel as a table: op kind -> rule. */
-#include "estimator/program/scratch/workspace_internal.h"
+#include "estimator/ops/scratch/workspace_internal.h"
 
 #include "estimator/base/checked.h"
-#include "estimator/program/scratch/workspace_gemm.h"
+#include "estimator/ops/scratch/workspace_gemm.h"
+
+#include <stddef.h>
 
 /* One double per chunk of the gradient, or of each of its blocks. */
 uint64_t pl_ws_square_sum(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
@@ -19,7 +21,7 @@ static const struct {
     pl_ws_rule cpu, cuda;
 } rules[PL_OP_COUNT] = {
 #define PL_SCRATCH(KIND, cpu, cuda) [PL_OP_##KIND] = {cpu, cuda},
-#include "estimator/program/ops/op_rows.h"
+#include "estimator/ops/op_rows.h"
 };
 
 uint64_t pl_op_workspace_bytes(const struct pl_traits *t, enum pl_op_kind kind,

@@ -1,6 +1,6 @@
 /* workspace_cuda_attention.c - scratch of the CUDA attention kernels. */
 #include "estimator/base/checked.h"
-#include "estimator/program/scratch/workspace_internal.h"
+#include "estimator/ops/scratch/workspace_internal.h"
 
 /* Of every query and head the log-sum-exp times log2(e) and delta, both fp32, heads first: that is
  * the order in which a tile of queries reads them. The forward kernels need nothing. */

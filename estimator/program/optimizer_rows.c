@@ -1,8 +1,8 @@
 /* optimizer_rows.c - the rows of the optimizers, and how their states are stored. */
-#include "estimator/program/ops/optimizer_rows.h"
+#include "estimator/program/optimizer_rows.h"
 
 #include "estimator/config/optimizers.h"
-#include "estimator/program/ops/quant_layout.h"
+#include "estimator/ops/quant_layout.h"
 
 static const struct pl_state_form F32 = {.dtype = PL_DTYPE_F32};
 

@@ -3,11 +3,10 @@
  * rows, cols: of the op's first matrix operand; bytes are what its kernel lays out, 0 = none. The
  * kernels size their layout by the same functions, with the rows of the call at hand, so a rule
  * must never shrink when rows grow. */
-#ifndef PL_ESTIMATOR_PROGRAM_SCRATCH_WORKSPACE_INTERNAL_H
-#define PL_ESTIMATOR_PROGRAM_SCRATCH_WORKSPACE_INTERNAL_H
+#ifndef PL_ESTIMATOR_OPS_SCRATCH_WORKSPACE_INTERNAL_H
+#define PL_ESTIMATOR_OPS_SCRATCH_WORKSPACE_INTERNAL_H
 
-#include "estimator/program/program.h"
-#include "estimator/program/scratch/workspace_cuda.h"
+#include "estimator/ops/scratch/workspace_cuda.h"
 
 typedef uint64_t (*pl_ws_rule)(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
                                uint64_t cols);

@@ -1,7 +1,7 @@
 /* workspace_attention.c - scratch of attention, and partial sums of norms and of the loss. */
-#include "estimator/program/scratch/workspace_attention.h"
 #include "estimator/base/checked.h"
-#include "estimator/program/scratch/workspace_internal.h"
+#include "estimator/ops/scratch/workspace_attention.h"
+#include "estimator/ops/scratch/workspace_internal.h"
 
 #define ADD_PART(name, floats) +(uint64_t)(floats)
 

@@ -1,8 +1,8 @@
 /* workspace_cuda_rows.c - scratch of the CUDA kernels of norms, loss and gradient norm. */
-#include "estimator/program/scratch/workspace_cuda_rows.h"
+#include "estimator/ops/scratch/workspace_cuda_rows.h"
 
 #include "estimator/base/checked.h"
-#include "estimator/program/scratch/workspace_internal.h"
+#include "estimator/ops/scratch/workspace_internal.h"
 
 /* fp32 partial sums [blocks, dim] over `norms` norms. */
 static uint64_t norm_partials(uint64_t norms, uint64_t dim) {

@@ -1,6 +1,6 @@
 /* workspace_cuda_products.c - scratch of the CUDA products and of the bias gradient. */
 #include "estimator/base/checked.h"
-#include "estimator/program/scratch/workspace_internal.h"
+#include "estimator/ops/scratch/workspace_internal.h"
 
 /* cuBLASLt multiplies matrices of one type, and a bf16 output wants bf16 inputs; fp32 inputs of
  * such a product (LoRA matrices and what comes out of them) are rounded to bf16 first, as PyTorch's

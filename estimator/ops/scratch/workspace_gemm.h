@@ -3,8 +3,8 @@
  * The kernel asks with the rows at hand, the planner with as many as there can be: the room grows
  * with every dimension, so a kernel cannot need more than the plan gave it. It holds for a product
  * and for its transpose, since the kernel chooses between them. */
-#ifndef PL_ESTIMATOR_PROGRAM_SCRATCH_WORKSPACE_GEMM_H
-#define PL_ESTIMATOR_PROGRAM_SCRATCH_WORKSPACE_GEMM_H
+#ifndef PL_ESTIMATOR_OPS_SCRATCH_WORKSPACE_GEMM_H
+#define PL_ESTIMATOR_OPS_SCRATCH_WORKSPACE_GEMM_H
 
 #include "estimator/base/checked.h"
 #include "estimator/card/traits.h"

@@ -1,0 +1,60 @@
+/* attr.h - what one operation of a step program is told besides its operands.
+ *
+ * Plain numbers: the same for the planner, which sizes scratch by them, and for the kernels of
+ * every back-end.  Needs: quant_layout.h. */
+#ifndef PL_ESTIMATOR_OPS_ATTR_H
+#define PL_ESTIMATOR_OPS_ATTR_H
+
+#include "estimator/ops/quant_layout.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The most pairs of a head that a rope turns. */
+#define PL_ROPE_MAX_PAIRS 256
+
+/* The size of struct pl_facts (call.h) in words of 8 bytes. */
+#define PL_FACTS_WORDS 6
+
+/* How a gradient is written. FIRST_WRITES: the op is the first of its micro-batch to touch it, so
+ * it overwrites in the first micro-batch of a step and adds in later ones. */
+enum pl_accumulate { PL_ACC_WRITE, PL_ACC_ADD, PL_ACC_FIRST_WRITES };
+
+/* Where starting values come from. */
+enum pl_start { PL_START_CONSTANT, PL_START_NORMAL, PL_START_UNIFORM };
+
+struct pl_attr {
+    float alpha;                       /* products */
+    enum pl_accumulate accumulate : 8; /* of the output */
+    bool add_dx : 1;                   /* RMSNORM_BWD */
+    bool inverse : 1;                  /* ROPE */
+    bool unit_offset : 1;              /* norms: weights are 1 + w */
+    bool gradient : 1;                 /* CROSS_ENTROPY */
+    bool decay : 1;                    /* updates */
+    bool not_first : 1;                /* COPY_*: not in the first micro-batch of a step */
+    bool joins : 1;                    /* may run as one with the op before it, of the same kind */
+    bool all_ranks : 1;                /* FOLD */
+    enum pl_quant quant : 8;           /* DEQUANT4, QUANT4 */
+    enum pl_start start : 8;           /* START, QUANT4 */
+    uint32_t heads, kv_heads, head_dim, rot_dim;
+    uint32_t window;                   /* attention; 0 = all */
+    uint32_t long_from;                /* ROPE: sequences longer than this use table2 */
+    uint32_t context;                  /* KV_APPEND, ATTENTION_CACHED: cache rows of a sequence */
+    uint32_t columns; /* DEQUANT4: of the matrix that w has some columns of; 0: w has them all */
+    float eps;                         /* norms */
+    float scale;                       /* attention, of scores; EMBED*, of rows, 0 = none */
+    float dropout;                     /* p */
+    uint32_t site;  /* dropout site, stochastic-rounding stream: unique per use; kind of START */
+    float max_norm; /* CLIP_SCALE */
+    uint64_t first_element; /* updates of windows, FOLD, DROPOUT*: where in the tensor one begins;
+                             * DEQUANT4: where in the codes w begins */
+    uint64_t stream; /* START, QUANT4: of random values, with the seed and site */
+    double spread;   /* START, QUANT4: the constant, the standard deviation, or half the width */
+    float offset;    /* NEST4 */
+    uint32_t ranks, block_rows; /* SPREAD, SHARE, FETCH, SQUARE_SUM: shard.h; rows 0: one block */
+    uint32_t piece_row0, piece_rows; /* SPREAD; rows 0: all */
+    uint32_t rank;                   /* FOLD: whose part stands alone */
+    int64_t padding_idx; /* EMBED_BWD: the id whose row gets no gradient; -1 = none */
+};
+
+#endif

@@ -1,0 +1,41 @@
+/* scratch_bytes.h - the scratch that the kernel of an operation needs.
+ *
+ * In: traits of the back-end, the operation with its attributes, its rows and columns.  Out: bytes,
+ * which the planner gives a tensor and the kernel lays out by the same function.  Needs: ops.h,
+ * traits.h. */
+#ifndef PL_ESTIMATOR_OPS_SCRATCH_SCRATCH_BYTES_H
+#define PL_ESTIMATOR_OPS_SCRATCH_SCRATCH_BYTES_H
+
+#include "estimator/card/traits.h"
+#include "estimator/ops/attr.h"
+#include "estimator/ops/dtype.h"
+#include "estimator/ops/ops.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Scratch the kernel of an op needs on this back-end, in bytes; 0 = none (the ws operand is then
+ * absent). rows, cols: of the op's first matrix operand at capacity; for a product see
+ * pl_product_workspace_bytes(). The kernels compute their layout from the same function
+ * (workspace.c). */
+uint64_t pl_op_workspace_bytes(const struct pl_traits *t, enum pl_op_kind kind,
+                               const struct pl_attr *attr, uint64_t rows, uint64_t cols);
+
+/* A matrix of a product: its window at capacity, and how it is stored. */
+struct pl_product_matrix {
+    uint64_t rows, cols;
+    enum pl_dtype dtype;
+};
+/* pl_op_workspace_bytes() of LINEAR, LINEAR_DX and LINEAR_DW, whose scratch also depends on how
+ * both inputs and the output (m[0], m[1], m[2]) are stored: a matrix that the library of a back-end
+ * cannot multiply as it is gets a converted copy there. */
+uint64_t pl_product_workspace_bytes(const struct pl_traits *t, enum pl_op_kind kind,
+                                    const struct pl_attr *attr,
+                                    const struct pl_product_matrix m[3]);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
