@@ -3,7 +3,7 @@
 
 #include "estimator/base/checked.h"
 #include "estimator/config/job_values.h"
-#include "estimator/program/build/merge_program.h"
+#include "estimator/program/emit/merge_program.h"
 
 #include <stdlib.h>
 

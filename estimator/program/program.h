@@ -191,7 +191,7 @@ struct pl_job_shape {
     enum pl_quant quant;        /* PL_MODE_QLORA */
     bool double_quant;
     bool quantize_head, quantize_embedding;
-    uint64_t unpack_bytes;       /* of a copy of codes, at most; 0 = any: build.h */
+    uint64_t unpack_bytes;       /* of a copy of codes, at most; 0 = any: emit.h */
     enum pl_dtype moment_dtype;  /* of states that are no codes */
     enum pl_dtype compute_dtype; /* of dequantised weights */
     uint64_t lora_r;

@@ -3,8 +3,8 @@
 
 #include "estimator/base/checked.h"
 #include "estimator/base/digest.h"
-#include "estimator/program/build/brief.h"
 #include "estimator/program/cost.h"
+#include "estimator/program/emit/brief.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
 #include "estimator/base/open_file.h"
 #include "estimator/base/units.h"
 #include "estimator/find/find.h"
-#include "estimator/program/build/merge_program.h"
+#include "estimator/program/emit/merge_program.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/gguf.h"
 #include "runtime/checkpoint/model_io.h"

@@ -1,4 +1,4 @@
-/* check_panels.c - a matrix of codes in panels (estimator/program/build/quantised.c): what is
+/* check_panels.c - a matrix of codes in panels (estimator/program/emit/quantised.c): what is
  * unpacked, and what products make of it, have the bits that the whole matrix gives.
  *
  * Products: panels of rows of W, forward, and of columns, backward; an element of the result is

@@ -15,7 +15,7 @@ estimator/find: estimator/base/ estimator/config/ estimator/model/
 estimator/rule_of_thumb: estimator/base/
 estimator/program: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/
 estimator/ops: estimator/base/ estimator/card/traits.h
-estimator/program/build: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/ estimator/program/
+estimator/program/emit: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/ estimator/program/
 estimator/plan: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/ estimator/program/
 estimator/picture: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/
 estimator/gate: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/ estimator/autobatch/

@@ -1,7 +1,7 @@
 /* check_merge_program.c - the programs that merge and export an adapter. */
 #include "estimator/ops/scratch/workspace_gemm.h"
 #include "estimator/plan/plan.h"
-#include "estimator/program/build/merge_program.h"
+#include "estimator/program/emit/merge_program.h"
 
 #include <check.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /* create.c - a program from the facts of a model and the shape of a job. */
-#include "estimator/program/build/brief.h"
-#include "estimator/program/build/exchange.h"
+#include "estimator/program/emit/brief.h"
+#include "estimator/program/emit/exchange.h"
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
-#include "estimator/program/build/merge_program.h"
+#include "estimator/program/emit/merge_program.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* build.c - appending tensors and ops. */
-#include "estimator/program/build/build.h"
+/* emit.c - appending tensors and ops. */
+#include "estimator/program/emit/emit.h"
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"

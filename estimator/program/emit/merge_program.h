@@ -10,8 +10,8 @@
  *       batch.n_tokens the rows of the stretch
  * Use: shape = (struct pl_job_shape){.mode = PL_MODE_LORA, .lora_r = 16, .lora_scale = 2,
  *      .lora_targets = mask}; pl_program_create_merge(&model, &shape, &traits, &program, &d); */
-#ifndef PL_ESTIMATOR_PROGRAM_BUILD_MERGE_PROGRAM_H
-#define PL_ESTIMATOR_PROGRAM_BUILD_MERGE_PROGRAM_H
+#ifndef PL_ESTIMATOR_PROGRAM_EMIT_MERGE_PROGRAM_H
+#define PL_ESTIMATOR_PROGRAM_EMIT_MERGE_PROGRAM_H
 
 #include "estimator/program/program.h"
 

@@ -4,7 +4,7 @@
  * norm turns into the new trunk (out += trunk, then norm), so no sum needs a buffer of its own.
  * Nothing has to mark what the backward pass reads: a tensor lives until the last op that has it as
  * an operand. */
-#include "estimator/program/build/tape.h"
+#include "estimator/program/emit/tape.h"
 
 /* qkv of a normed trunk -> what attention makes of it. */
 static pl_var attention(struct pl_tape *t, pl_var n1) {

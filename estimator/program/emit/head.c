@@ -3,11 +3,11 @@
  * Only supervised rows go through the head. Logits exist a chunk at a time; cross entropy turns
  * them into their own gradient in place, and d h overwrites h chunk by chunk, so the head needs two
  * [T,C] buffers and one [chunk,V] whatever the vocabulary. */
-#include "estimator/program/build/tape.h"
+#include "estimator/program/emit/tape.h"
 
 #include "estimator/base/checked.h"
-#include "estimator/program/build/brief.h"
-#include "estimator/program/build/exchange.h"
+#include "estimator/program/emit/brief.h"
+#include "estimator/program/emit/exchange.h"
 
 /* A buffer that every chunk uses again. */
 static uint32_t add_chunk(struct pl_builder *b, const char *name, uint64_t rows, uint64_t cols,

@@ -8,7 +8,7 @@
  * Where unpack_bytes says how large such a tensor may be, larger matrices come in panels: forward
  * in panels of rows, each of which makes columns of y; backward in panels of columns, each of which
  * makes columns of dx. So every element of either is one sum, as it is of the whole matrix. */
-#include "estimator/program/build/brief.h"
+#include "estimator/program/emit/brief.h"
 
 #include "estimator/base/checked.h"
 

@@ -1,8 +1,8 @@
 /* phases.c - load, micro-step, optimizer, evaluation, save: the whole program in order. inference.c
  * has what inference does instead. */
 #include "estimator/base/alloc.h"
-#include "estimator/program/build/exchange.h"
-#include "estimator/program/build/tape.h"
+#include "estimator/program/emit/exchange.h"
+#include "estimator/program/emit/tape.h"
 
 #include "estimator/base/checked.h"
 

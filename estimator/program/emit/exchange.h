@@ -2,11 +2,11 @@
  * those of the step, and the ops between ranks; see exchange.c.
  *
  * In: the builder, whose shape says how many ranks there are and which one this is.  Out: the ops.
- * Needs: build.h, shard.h. */
-#ifndef PL_ESTIMATOR_PROGRAM_BUILD_EXCHANGE_H
-#define PL_ESTIMATOR_PROGRAM_BUILD_EXCHANGE_H
+ * Needs: emit.h, shard.h. */
+#ifndef PL_ESTIMATOR_PROGRAM_EMIT_EXCHANGE_H
+#define PL_ESTIMATOR_PROGRAM_EMIT_EXCHANGE_H
 
-#include "estimator/program/build/build.h"
+#include "estimator/program/emit/emit.h"
 #include "estimator/program/shard.h"
 
 /* Of this rank. */

@@ -1,4 +1,4 @@
-/* build.h - the program under construction; private to estimator/program.
+/* emit.h - the program under construction; private to estimator/program.
  *
  * A builder appends tensors and ops and remembers how often each tensor was written, so that every
  * operand carries the version it means (R1). Errors are sticky: emit freely, check `err` at the
@@ -6,8 +6,8 @@
  *   B1  `phase`, `layer`, `backward`, `recompute` are stamped on everything that is appended
  *   B2  a struct pl_val names one content of one tensor; using it after the tensor was rewritten
  *       is a defect that pl_plan_check reports */
-#ifndef PL_ESTIMATOR_PROGRAM_BUILD_BUILD_H
-#define PL_ESTIMATOR_PROGRAM_BUILD_BUILD_H
+#ifndef PL_ESTIMATOR_PROGRAM_EMIT_EMIT_H
+#define PL_ESTIMATOR_PROGRAM_EMIT_EMIT_H
 
 #include "estimator/program/program.h"
 
@@ -115,7 +115,7 @@ uint64_t pl_program_chunk_tokens(const struct pl_job_shape *s, const struct pl_m
 /* Of the MLP. */
 uint64_t pl_program_mlp_chunk_tokens(const struct pl_job_shape *s, uint64_t n);
 
-/* --- build.c --- */
+/* --- emit.c --- */
 bool pl_build_tensor_bytes(struct pl_tensor *t); /* from its dimensions; false: above 64 bits */
 uint32_t pl_build_tensor(struct pl_builder *b, struct pl_tensor t);
 /* A STEP tensor of the current phase and layer: [rows of kind, cols] in the activation dtype. */

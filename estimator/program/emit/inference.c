@@ -4,7 +4,7 @@
  * A run of GENERATE holds a piece of every sequence that has tokens to compute: up to `tokens` of
  * prompts, or one each, in a prefix of the same rows. Only rows from which a token is wanted go
  * through the head, at most one per sequence. */
-#include "estimator/program/build/tape.h"
+#include "estimator/program/emit/tape.h"
 
 #include "estimator/base/checked.h"
 

@@ -10,10 +10,10 @@
  * Layers are pieces, too, or periods of layers where every sixth, say, differs from the others.
  * What a layer keeps for a later pass over the layers adds up, so the layer that stands for those
  * that are left out keeps it for all of them (pl_tensor_left_out). */
-#ifndef PL_ESTIMATOR_PROGRAM_BUILD_BRIEF_H
-#define PL_ESTIMATOR_PROGRAM_BUILD_BRIEF_H
+#ifndef PL_ESTIMATOR_PROGRAM_EMIT_BRIEF_H
+#define PL_ESTIMATOR_PROGRAM_EMIT_BRIEF_H
 
-#include "estimator/program/build/build.h"
+#include "estimator/program/emit/emit.h"
 
 /* Pieces at either end that a brief program has. */
 #define PL_BRIEF_ENDS 2

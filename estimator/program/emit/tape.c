@@ -1,7 +1,7 @@
 /* tape.c - recording a part of the forward pass and walking back over it. */
-#include "estimator/program/build/tape.h"
+#include "estimator/program/emit/tape.h"
 
-#include "estimator/program/build/exchange.h"
+#include "estimator/program/emit/exchange.h"
 
 /* --- recording ------------------------------------------------------------------------------- */
 

@@ -1,5 +1,5 @@
 /* brief.c - which of the layers that are alike a brief program leaves out. */
-#include "estimator/program/build/brief.h"
+#include "estimator/program/emit/brief.h"
 
 #include "estimator/base/alloc.h"
 

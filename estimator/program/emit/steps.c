@@ -1,7 +1,7 @@
 /* steps.c - the kinds of steps of a layer's tape: their ops, and the ops of their gradients; and
  * the table of all kinds. */
-#include "estimator/program/build/exchange.h"
-#include "estimator/program/build/tape.h"
+#include "estimator/program/emit/exchange.h"
+#include "estimator/program/emit/tape.h"
 
 static struct pl_operand now(const struct pl_builder *b, uint32_t id) {
     return pl_arg(pl_build_now(b, id));

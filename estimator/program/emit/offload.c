@@ -11,8 +11,8 @@
  * come and go around the op that adds to them. An update runs in windows of rows, the next window
  * arriving while one is at work: an embedding needs no more device memory for it than a layer. */
 #include "estimator/base/alloc.h"
-#include "estimator/program/build/brief.h"
-#include "estimator/program/build/exchange.h"
+#include "estimator/program/emit/brief.h"
+#include "estimator/program/emit/exchange.h"
 
 #include "estimator/base/checked.h"
 #include "estimator/ops/quant_layout.h"

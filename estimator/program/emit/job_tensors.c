@@ -1,5 +1,5 @@
 /* job_tensors.c - what lives for the whole run: weights, adapters, gradients, optimizer states. */
-#include "estimator/program/build/exchange.h"
+#include "estimator/program/emit/exchange.h"
 
 #include "estimator/base/checked.h"
 

@@ -4,10 +4,10 @@
  * through the same few buffers, some rows at a time. One group of ops gives the buffers of a kind
  * of matrix their places and holds its product; the runtime runs the group once per stretch.
  *   W' = W + s B A (Hu et al., LoRA, arXiv 2106.09685, section 4.1), in fp32. */
-#include "estimator/program/build/merge_program.h"
+#include "estimator/program/emit/merge_program.h"
 
 #include "estimator/base/checked.h"
-#include "estimator/program/build/build.h"
+#include "estimator/program/emit/emit.h"
 
 static uint32_t buffer(struct pl_builder *b, const char *name, enum pl_role role, uint32_t row,
                        enum pl_rows rows, uint64_t n, uint64_t cols, enum pl_dtype dtype) {

@@ -2,8 +2,8 @@
  *
  *   x[i] = W[id] + s B a[id]
  * as PEFT's lora.Embedding, which has no dropout. */
-#include "estimator/program/build/exchange.h"
-#include "estimator/program/build/tape.h"
+#include "estimator/program/emit/exchange.h"
+#include "estimator/program/emit/tape.h"
 
 /* What rows of the embedding are multiplied by, in the type of activations, as a module's buffer
  * has it in transformers; 0: by nothing. */

@@ -2,7 +2,7 @@
  * embedding, every layer, and the head with the loss have a tape each.
  *
  * In: calls of pl_tape_* in the order of the forward pass, each of which appends its ops at once
- * and writes a step down.  Out: pl_tape_backward(), the ops of the gradient.  Needs: build.h.
+ * and writes a step down.  Out: pl_tape_backward(), the ops of the gradient.  Needs: emit.h.
  *   T1  a family writes its forward pass only: each kind of step knows its gradient, what that
  *       reads, and how to make its values again
  *   T2  a recompute level is a set of parts whose values are kept; what the gradient reads and is
@@ -11,10 +11,10 @@
  *       product and the one below it read; what lies above the last product is made first
  * Reverse mode over a tape: Griewank and Walther, Evaluating Derivatives (2008), chapter 3; the
  * checkpoints of chapter 12 are chosen by level. */
-#ifndef PL_ESTIMATOR_PROGRAM_BUILD_TAPE_H
-#define PL_ESTIMATOR_PROGRAM_BUILD_TAPE_H
+#ifndef PL_ESTIMATOR_PROGRAM_EMIT_TAPE_H
+#define PL_ESTIMATOR_PROGRAM_EMIT_TAPE_H
 
-#include "estimator/program/build/build.h"
+#include "estimator/program/emit/emit.h"
 
 /* Values that a recompute level keeps or lets go together. */
 enum pl_value_part {

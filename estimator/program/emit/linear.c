@@ -2,8 +2,8 @@
  *
  * With adapters (Hu et al., LoRA, arXiv 2106.09685): y = W x + b + s B (A d(x)), d = dropout. The A
  * matrices of one fused weight read the same input, so they are stacked into one skinny product. */
-#include "estimator/program/build/exchange.h"
-#include "estimator/program/build/build.h"
+#include "estimator/program/emit/emit.h"
+#include "estimator/program/emit/exchange.h"
 
 /* The content of a tensor of tokens, as far as it is being computed. */
 static struct pl_operand now(const struct pl_builder *b, uint32_t id) {

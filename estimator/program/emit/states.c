@@ -5,7 +5,7 @@
  * states of its own and is updated by an op of its own; parts that are too small for blocks to be
  * worth it, the embedding and the head keep states in fp32. */
 #include "estimator/base/alloc.h"
-#include "estimator/program/build/exchange.h"
+#include "estimator/program/emit/exchange.h"
 
 #include "estimator/base/checked.h"
 

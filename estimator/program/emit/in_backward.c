@@ -9,7 +9,7 @@
  *
  * Where micro-batches add up, gradients are tensors of the step, too, and live through all of it,
  * so that the job arena of a job does not depend on its micro-batch (P4 of plan.h). */
-#include "estimator/program/build/exchange.h"
+#include "estimator/program/emit/exchange.h"
 
 void pl_build_step_gradients(struct pl_builder *b) {
     if (b->s->gradients == PL_GRADIENTS_OF_JOB) return;

@@ -36,7 +36,7 @@
  * whole until then, so that only OPTIMIZER is left of the two. WEIGHTS: of matrices a rank has its
  * part alone, and fetches the whole for as long as a layer is at work (offload.c). The exchange is
  * after ZeRO, Rajbhandari et al., arXiv 1910.02054, section 5; the sum is ordered. */
-#include "estimator/program/build/exchange.h"
+#include "estimator/program/emit/exchange.h"
 
 static struct pl_operand now(const struct pl_builder *b, uint32_t id) {
     return pl_arg(pl_build_now(b, id));

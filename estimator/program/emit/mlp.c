@@ -7,8 +7,8 @@
  * chunk needs is made again, its share is added to the gradients of the weights, and the gradient
  * of x has its rows, in the place of those of x. So only x and y, or their gradients, have a row
  * for each token. */
-#include "estimator/program/build/brief.h"
-#include "estimator/program/build/tape.h"
+#include "estimator/program/emit/brief.h"
+#include "estimator/program/emit/tape.h"
 
 #include "estimator/base/checked.h"
 
