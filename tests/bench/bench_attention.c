@@ -2,6 +2,7 @@
  *
  * Usage: bench_attention [threads]. Work is what causal attention needs, 2 and 5 products over the
  * keys that a query sees; `share` is of the rate of a product of 2048^3 in the same round. */
+#include "estimator/ops/scratch/scratch_bytes.h"
 #include "runtime/device/cpu/cpu.h"
 #include "tests/bench/machine.h"
 #include "tests/support/child.h"

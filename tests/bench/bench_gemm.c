@@ -3,6 +3,7 @@
  * Usage: bench_gemm [threads] [level]. "reference" is one sgemm call of OpenBLAS per thread on a
  * part of its own; 0 where it is not installed. */
 #include "estimator/ops/scratch/scratch_bytes.h"
+#include "estimator/program/program.h"
 #include "runtime/device/cpu/cpu.h"
 #include "tests/bench/blas.h"
 #include "tests/bench/machine.h"

@@ -1,5 +1,6 @@
 /* check_row_kernels.c - what the CUDA kernels of rows and updates promise beyond their arithmetic:
  * refusals, what a bad index does that only the device can see, and the CPU's random bits. */
+#include "estimator/ops/scratch/scratch_bytes.h"
 #include "estimator/ops/scratch/workspace_cuda_rows.h"
 #include "runtime/device/device.h"
 #include "tests/kernels/runners.h"

@@ -1,6 +1,7 @@
 /* check_together.c - calls that run as one: the bits of one by one, in a few launches. */
 #include "estimator/base/checked.h"
 #include "estimator/ops/quant_layout.h"
+#include "estimator/ops/scratch/scratch_bytes.h"
 #include "estimator/ops/scratch/workspace_cuda_rows.h"
 #include "estimator/program/optimizer_rows.h"
 #include "runtime/device/device.h"

@@ -8,6 +8,7 @@
  * the emulation has only one. */
 #include "estimator/base/checked.h"
 #include "estimator/ops/quant_layout.h"
+#include "estimator/program/program.h"
 #include "runtime/kernels/quant.h"
 #include "tests/kernels/runners.h"
 

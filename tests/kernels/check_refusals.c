@@ -1,4 +1,5 @@
 /* check_refusals.c - kernels refuse a broken plan and carry NaN to where it can be seen. */
+#include "estimator/ops/scratch/scratch_bytes.h"
 #include "runtime/device/cpu/cpu.h"
 #include "runtime/device/device.h"
 

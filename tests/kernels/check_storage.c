@@ -1,5 +1,6 @@
 /* check_storage.c - a weight that bf16 can hold gives the same bits from bf16 and from fp32, beside
  * fp32 rows: what lets a frozen base lie in the type that its files have (base_dtype). */
+#include "estimator/program/program.h"
 #include "runtime/kernels/rng.h"
 #include "tests/kernels/runners.h"
 

@@ -8,6 +8,7 @@
  *   - together: a task owns a kv head of a sequence and adds dq to the fp32 output tile by tile;
  *   - apart: a task owns one block of keys or one block of queries and computes its tiles itself:
  *     seven products in place of five, but any number of workers is busy and dq has any dtype. */
+#include "estimator/ops/scratch/scratch_bytes.h"
 #include "runtime/kernels/cpu/attention.h"
 
 #define LOG2_E 1.44269504088896340736f

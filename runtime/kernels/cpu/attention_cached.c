@@ -5,6 +5,7 @@
  * the query heads that share a head of keys, so every key is read once for all of them. Both walk
  * the same blocks of keys with the same products, whose elements do not depend on their tile (T1 of
  * attention.h): the bits of a query are the same whatever was computed with it. */
+#include "estimator/ops/scratch/scratch_bytes.h"
 #include "runtime/kernels/cpu/attention.h"
 
 /* Columns of a row copied at once, so that it fits the stack whatever the width. */

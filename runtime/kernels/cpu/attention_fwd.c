@@ -4,6 +4,7 @@
  * blocks, keeping a running maximum and sum per query (Milakov and Gimelshein, "Online normalizer
  * calculation for softmax", 2018; blocks as in Dao et al., "FlashAttention", 2022). Scores carry a
  * factor log2(e), so that the exponential is a power of two. */
+#include "estimator/ops/scratch/scratch_bytes.h"
 #include "runtime/kernels/cpu/attention.h"
 
 #define LOG2_E       1.44269504088896340736f

@@ -3,6 +3,7 @@
  * Two passes over a row: a running maximum with the sum of exponentials relative to it (Milakov and
  * Gimelshein, 2018), then softmax minus one-hot. Rows leave their loss in the workspace; one thread
  * adds them in order, so loss[0] is the same for any chunking and any number of threads. */
+#include "estimator/ops/scratch/scratch_bytes.h"
 #include "runtime/kernels/cpu/chunk.h"
 
 #include <float.h>

@@ -3,6 +3,7 @@
  * A row of H heads of D columns is H norms of D columns with one w[D]; a plain norm has one head.
  */
 #include "estimator/base/checked.h"
+#include "estimator/ops/scratch/scratch_bytes.h"
 #include "estimator/ops/scratch/workspace_attention.h"
 #include "runtime/kernels/cpu/chunk.h"
 
