@@ -1,6 +1,7 @@
 /* job_text.c - defaults, file and overrides -> struct pl_job; writing it back. */
 #include "estimator/config/job_text.h"
 
+#include "estimator/base/given_file.h"
 #include "estimator/base/alloc.h"
 #include "estimator/base/open_file.h"
 #include "estimator/config/document.h"
@@ -382,15 +383,28 @@ static pl_err read_file(const char *path, struct pl_text *out, struct pl_diag *d
     return err;
 }
 
+/* What the file is says more than its first line that is no `key: value`, or than a directory that
+ * cannot be read as a file. */
+static pl_err refuse_other(const char *path, const struct pl_text *yaml, pl_err read,
+                           struct pl_diag *d) {
+    struct pl_diag other = {0};
+    if (read != PL_ERR_OK && read != PL_ERR_CONFIG_FILE) return read;
+    const pl_err err = pl_given_as_job(path, pl_text_str(yaml), yaml->len, &other);
+    if (err != PL_ERR_OK && d) *d = other;
+    return err != PL_ERR_OK ? err : read;
+}
+
 static pl_err read_job(struct pl_job *job, const char *path, struct source *from,
                        struct pl_text *notes, struct pl_diag *d) {
     struct pl_text yaml = {0};
     *job = (struct pl_job){0};
     pl_err err = path ? read_file(path, &yaml, d) : PL_ERR_OK;
+    if (path) PL_TRY_GOTO(refuse_other(path, &yaml, err, d), out);
     from->name = path;
     from->yaml = pl_text_str(&yaml);
     from->bytes = yaml.len;
-    if (err == PL_ERR_OK) err = parse(job, from, notes, d);
+    err = parse(job, from, notes, d);
+out:
     pl_text_finish(&yaml);
     return err;
 }

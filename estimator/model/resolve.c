@@ -3,6 +3,7 @@
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/open_file.h"
+#include "estimator/base/given_file.h"
 #include "estimator/base/stand_in.h"
 #include "estimator/model/catalogue.h"
 #include "estimator/model/model.h"
@@ -81,13 +82,16 @@ static pl_err refuse_directory(const char *path, struct pl_diag *d) {
     return PL_ERR_MODEL_FILE;
 }
 
-/* A file of weights where a directory, or config.json, is expected. */
+/* A file of weights, or of rows, where a directory, or config.json, is expected. */
 static pl_err refuse_file(const char *path, struct pl_diag *d) {
-    char bytes[PL_STAND_IN_BYTES];
+    char bytes[PL_GIVEN_BYTES];
     FILE *f = pl_fopen_file(path, NULL);
     if (!f) return PL_ERR_OK; /* reading it says why */
-    const struct pl_stand_in *is = pl_stand_in_find(bytes, fread(bytes, 1, sizeof bytes, f));
+    const size_t n = fread(bytes, 1, sizeof bytes, f);
     fclose(f);
+    PL_TRY(pl_given_as_model(path, bytes, n, d));
+    if (ends_with(path, ".json")) return PL_ERR_OK;
+    const struct pl_stand_in *is = pl_stand_in_find(bytes, n);
     if (ends_with(path, ".safetensors"))
         pl_diag_at(d, PL_ERR_MODEL_FILE, path, 0, 0, "a file of weights, not a model");
     else if (is)
@@ -100,7 +104,7 @@ static pl_err refuse_file(const char *path, struct pl_diag *d) {
 
 static pl_err as_path(const char *path, bool directory, struct pl_model_ref *out,
                       struct pl_diag *d) {
-    if (!directory && !ends_with(path, ".json")) PL_TRY(refuse_file(path, d));
+    if (!directory) PL_TRY(refuse_file(path, d));
     char *config = directory ? joined(path, "config.json") : pl_strdup(path);
     pl_err err = config && directory && !exists(config) ? refuse_directory(path, d) : PL_ERR_OK;
     if (err == PL_ERR_OK) return set_ref(out, PL_ORIGIN_PATH, config, pl_strdup(path), d);
