@@ -171,6 +171,39 @@ static pl_err read_punctuation(struct parser *p, const struct pl_fields *f) {
     return pl_fields_get(f, "behavior") ? read_behavior(f, &step->behavior) : PL_ERR_OK;
 }
 
+static pl_err read_words(struct parser *p, const struct pl_fields *f) {
+    struct pl_pretokenizer_step *step;
+    PL_TRY(pl_fields_known(f, "type", NULL));
+    return add_cut(p, PL_PRETOKENIZER_WORDS, &step);
+}
+
+static pl_err read_spaces(struct parser *p, const struct pl_fields *f) {
+    struct pl_pretokenizer_step *step;
+    PL_TRY(pl_fields_known(f, "type", NULL));
+    PL_TRY(add_cut(p, PL_PRETOKENIZER_SPACES, &step));
+    step->behavior = PL_SPLIT_REMOVED;
+    return PL_ERR_OK;
+}
+
+static pl_err read_bert(struct parser *p, const struct pl_fields *f) {
+    struct pl_pretokenizer_step *step;
+    PL_TRY(read_spaces(p, f));
+    PL_TRY(add_cut(p, PL_PRETOKENIZER_PUNCTUATION, &step));
+    step->behavior = PL_SPLIT_ISOLATED;
+    return PL_ERR_OK;
+}
+
+static pl_err read_delimiter(struct parser *p, const struct pl_fields *f) {
+    struct pl_pretokenizer_step *step;
+    char character[PL_REPLACEMENT_BYTES];
+    size_t n;
+    PL_TRY(pl_fields_known(f, "type", "delimiter", NULL));
+    PL_TRY(pl_fields_character(f, "delimiter", character, &n));
+    PL_TRY(add_cut(p, PL_PRETOKENIZER_SPLIT, &step));
+    step->behavior = PL_SPLIT_REMOVED;
+    return pl_pattern_literal(&step->pattern, character, n, p->d);
+}
+
 static const char *const schemes[] = {
     [PL_PREPEND_ALWAYS] = "always", [PL_PREPEND_FIRST] = "first", [PL_PREPEND_NEVER] = "never"};
 
@@ -226,6 +259,10 @@ static const struct {
     {"Split", read_split},
     {"Digits", read_digits},
     {"Punctuation", read_punctuation},
+    {"Whitespace", read_words},
+    {"WhitespaceSplit", read_spaces},
+    {"BertPreTokenizer", read_bert},
+    {"CharDelimiterSplit", read_delimiter},
     {"Metaspace", read_metaspace},
     {"ByteLevel", read_byte_level},
 };

@@ -114,6 +114,25 @@ static pl_err split_by_class(const struct walk *w, uint32_t step, const struct p
     return release(&j);
 }
 
+enum char_class { CLASS_SPACE, CLASS_WORD, CLASS_OTHER };
+
+static enum char_class class_at(const char *s, size_t *n) {
+    uint32_t c;
+    *n = pl_utf8_next(s, &c);
+    return pl_utf8_is_word(c) ? CLASS_WORD : pl_utf8_is_space(c) ? CLASS_SPACE : CLASS_OTHER;
+}
+
+/* The matches of the library's `\w+|[^\w\s]+`, inverted and removed. */
+static pl_err split_words(const struct walk *w, uint32_t step, const struct pl_span *in) {
+    for (size_t from = 0, to, n; from < in->n; from = to) {
+        const enum char_class class = class_at(in->s + from, &n);
+        for (to = from + n; to < in->n && class_at(in->s + to, &n) == class;)
+            to += n;
+        if (class != CLASS_SPACE) PL_TRY(hand_on(w, step, in, from, to));
+    }
+    return PL_ERR_OK;
+}
+
 static bool starts_with(const struct pl_span *t, const struct pl_pretokenizer_step *step) {
     return t->n >= step->n_replacement && memcmp(t->s, step->replacement, step->n_replacement) == 0;
 }
@@ -183,6 +202,10 @@ static pl_err run_from(const struct walk *w, uint32_t step, const struct pl_span
         return split_by_class(w, step, in, pl_utf8_is_numeric);
     case PL_PRETOKENIZER_PUNCTUATION:
         return split_by_class(w, step, in, pl_is_punctuation);
+    case PL_PRETOKENIZER_SPACES:
+        return split_by_class(w, step, in, pl_utf8_is_space);
+    case PL_PRETOKENIZER_WORDS:
+        return split_words(w, step, in);
     case PL_PRETOKENIZER_METASPACE:
         return run_metaspace(w, step, in);
     case PL_PRETOKENIZER_BYTE_LEVEL:

@@ -20,6 +20,8 @@ enum pl_pretokenizer_kind {
     PL_PRETOKENIZER_SPLIT,       /* by pattern */
     PL_PRETOKENIZER_DIGITS,      /* by characters of category N */
     PL_PRETOKENIZER_PUNCTUATION, /* by characters of the library's table */
+    PL_PRETOKENIZER_SPACES,      /* by white space */
+    PL_PRETOKENIZER_WORDS,       /* into runs of \w and of neither \w nor \s; \s is left out */
     PL_PRETOKENIZER_METASPACE,   /* spaces become a character, words begin with it */
     PL_PRETOKENIZER_BYTE_LEVEL,  /* the prefix of ByteLevel; its regular expression is a split */
     PL_PRETOKENIZER_BOUNDARY,    /* a cut that no merge crosses: for speed, changes no token */
@@ -40,7 +42,7 @@ enum pl_prepend { PL_PREPEND_ALWAYS, PL_PREPEND_FIRST, PL_PREPEND_NEVER };
 
 struct pl_pretokenizer_step {
     enum pl_pretokenizer_kind kind;
-    enum pl_split_behavior behavior;        /* split, digits, punctuation */
+    enum pl_split_behavior behavior;        /* split, digits, punctuation, spaces */
     bool invert;                            /* split: what lies between matches is the match */
     struct pl_pattern *pattern;             /* split, owned */
     char replacement[PL_REPLACEMENT_BYTES]; /* metaspace, boundary: one character */

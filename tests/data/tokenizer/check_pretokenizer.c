@@ -77,6 +77,18 @@ START_TEST(digits_are_characters_of_category_n) {
 }
 END_TEST
 
+START_TEST(white_space_is_left_out) {
+    static const char text[] = "it's  a_b,\t\xC2\xA0+1\xE2\x80\xA8 ";
+    struct pl_pretokenizer words = {.steps = {{.kind = PL_PRETOKENIZER_WORDS}}, .n = 1};
+    struct pl_pretokenizer spaces = {
+        .steps = {{.kind = PL_PRETOKENIZER_SPACES, .behavior = PL_SPLIT_REMOVED}}, .n = 1};
+    cut(&words, text, 0);
+    ck_assert_str_eq(got, "[it]['][s][a_b][,][+][1]");
+    cut(&spaces, text, 0);
+    ck_assert_str_eq(got, "[it's][a_b,][+1]");
+}
+END_TEST
+
 /* Count and FNV-1a of the code points, four bytes each, lowest first, that Punctuation("isolated")
  * of version 0.23.3 of the library cuts out of "a" + character + "b". */
 START_TEST(punctuation_is_the_table_of_the_library) {
@@ -214,6 +226,7 @@ int main(void) {
     tcase_add_loop_test(t, matches_are_joined_as_the_behaviour_says, 0,
                         (int)(sizeof splits / sizeof *splits));
     tcase_add_test(t, digits_are_characters_of_category_n);
+    tcase_add_test(t, white_space_is_left_out);
     tcase_add_test(t, punctuation_is_the_table_of_the_library);
     tcase_add_loop_test(t, metaspace_marks_the_beginnings_of_words, 0,
                         (int)(sizeof metaspaces / sizeof *metaspaces));

@@ -176,7 +176,7 @@ static const struct {
     {"{\"type\": \"NFC\"}", "null", FIELD, "normalizers"},
     {"{\"type\": \"NFC\"}", "7", FIELD, "normalizer"},
     {"\"type\": \"NFC\"", "\"no\": 1", FIELD, "type"},
-    {"\"type\": \"Split\"", "\"type\": \"Whitespace\"", UNSUPPORTED, "Whitespace"},
+    {"\"type\": \"Split\"", "\"type\": \"UnicodeScripts\"", UNSUPPORTED, "UnicodeScripts"},
     {"\"type\": \"Split\"", "\"type\": \"Punctuation\"", UNSUPPORTED, "`pattern`"},
     {"{\"type\": \"Split\"",
      "{\"type\": \"Punctuation\", \"behavior\": \"apart\"}, {\"type\": \"Split\"", FIELD,
