@@ -145,6 +145,9 @@ struct pl_op_row {
     struct pl_operand_row in[PL_OP_MAX_IN + 1], out[PL_OP_MAX_OUT + 1]; /* name NULL: the end */
 };
 extern const struct pl_op_row pl_op_rows[]; /* [PL_OP_COUNT] */
+static inline const char *pl_op_name(enum pl_op_kind k) {
+    return pl_op_rows[k].name;
+}
 
 /* The first op of the gradient of an op; PL_OP_COUNT where it has none. */
 enum pl_op_kind pl_op_gradient(enum pl_op_kind of);

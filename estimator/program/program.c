@@ -27,9 +27,6 @@ const char *pl_phase_name(enum pl_phase p) {
 const char *pl_place_name(enum pl_tensor_place p) {
     return place_names[p];
 }
-const char *pl_op_name(enum pl_op_kind k) {
-    return pl_op_rows[k].name;
-}
 
 void pl_program_destroy(struct pl_program **p) {
     if (!*p) return;

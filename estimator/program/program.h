@@ -145,7 +145,7 @@ struct pl_operand {
 };
 
 /* The least buffer that files pass through, in bytes: less might hold no whole group of elements
- * (runtime/checkpoint/stream.c). */
+ * (runtime/checkpoint/tensor_io.h). */
 #define PL_STAGING_MIN 4096
 
 struct pl_op {
@@ -338,7 +338,6 @@ uint64_t pl_program_auto_chunk(const struct pl_model *m, enum pl_dtype dtype, ui
 
 /* "layers.3.mlp.gu", "layers.3.qkv.grad", "rope". */
 void pl_tensor_name(const struct pl_program *p, uint32_t id, char buf[96]);
-const char *pl_op_name(enum pl_op_kind k);
 /* How many ops from `first` on, itself included and all before `end`, may run as one: neighbours of
  * one kind and phase, on one side, of which all but the first join. At least 1. */
 uint32_t pl_program_together(const struct pl_program *p, uint32_t first, uint32_t end);
