@@ -36,12 +36,12 @@ struct pl_facts {
 /* Facts of the micro-batch and the step; filled by the trainer, read by kernels. */
 struct pl_batch {
     uint64_t n_tokens, n_seqs, n_targets;
-    uint64_t max_len;    /* longest sequence */
-    bool first;          /* first micro-batch of the step: PL_ACC_FIRST_WRITES overwrites */
+    uint64_t max_len;      /* longest sequence */
+    bool first;            /* first micro-batch of the step: PL_ACC_FIRST_WRITES overwrites */
     uint32_t contributors; /* ranks that have a micro-batch beside this one, itself included */
     uint32_t micro_batch;  /* of the first of these ranks: its number in the step, from 0 */
-    float loss_scale;    /* 1 / supervised tokens of the whole step */
-    uint64_t seed, step; /* step counts from 1 */
+    float loss_scale;      /* 1 / supervised tokens of the whole step */
+    uint64_t seed, step;   /* step counts from 1 */
     double learning_rate, weight_decay, beta1, beta2, epsilon; /* optimizer phase */
     const struct pl_facts
         *facts; /* the same in the device's memory; NULL = kernels need none there */
@@ -66,9 +66,6 @@ struct pl_call {
     const struct pl_attr *attr;
     const struct pl_batch *batch;
 };
-
-/* The derived figures are rounded once, from double. */
-void pl_facts_fill(const struct pl_batch *b, struct pl_facts *out);
 
 struct pl_device;
 typedef pl_err (*pl_kernel_fn)(struct pl_device *dev, const struct pl_call *c);

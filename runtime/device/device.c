@@ -9,16 +9,17 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-pl_err pl_device_open_at(const struct pl_device_ops *ops, uint32_t ordinal, uint32_t threads,
+pl_err pl_device_open_at(const struct pl_back_end *back_end, uint32_t ordinal, uint32_t threads,
                          uint64_t budget_bytes, struct pl_device **out, struct pl_diag *d) {
     *out = NULL;
     struct pl_device *dev = pl_calloc(1, sizeof *dev);
-    if (!dev) return pl_host_oom(d, ops->name);
-    dev->ops = ops;
+    if (!dev) return pl_host_oom(d, back_end->ops->name);
+    dev->ops = back_end->ops;
+    dev->set = back_end->kernels;
     dev->ordinal = ordinal;
     dev->traits = pl_traits_cpu(threads);
     dev->budget_bytes = budget_bytes;
-    pl_err err = ops->open(dev, d);
+    pl_err err = dev->ops->open(dev, d);
     if (err != PL_ERR_OK) {
         free(dev);
         return err;
@@ -27,9 +28,9 @@ pl_err pl_device_open_at(const struct pl_device_ops *ops, uint32_t ordinal, uint
     return PL_ERR_OK;
 }
 
-pl_err pl_device_open(const struct pl_device_ops *ops, uint32_t threads, uint64_t budget_bytes,
+pl_err pl_device_open(const struct pl_back_end *back_end, uint32_t threads, uint64_t budget_bytes,
                       struct pl_device **out, struct pl_diag *d) {
-    return pl_device_open_at(ops, 0, threads, budget_bytes, out, d);
+    return pl_device_open_at(back_end, 0, threads, budget_bytes, out, d);
 }
 
 void pl_device_close(struct pl_device **dev) {

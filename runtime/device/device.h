@@ -26,9 +26,9 @@ struct pl_device;
 struct pl_graph; /* of the back-end */
 
 struct pl_device_ops {
-    const char *name;    /* "cpu", "cuda", "null" */
+    const char *name;               /* "cpu", "cuda", "null" */
     const struct pl_comm_ops *nccl; /* what moves its memory between ranks; NULL = MPI does */
-    const char *missing; /* why this build has no such back-end; NULL = it has */
+    const char *missing;            /* why this build has no such back-end; NULL = it has */
     pl_err (*open)(struct pl_device *dev, struct pl_diag *d);
     void (*close)(struct pl_device *dev);
     /* Memory is zeroed and aligned to traits.align_bytes. Budget, injection and
@@ -78,10 +78,29 @@ struct pl_device_ops {
 
 extern const struct pl_device_ops pl_device_cpu, pl_device_cuda, pl_device_null;
 
+/* The kernels that a device is opened with. runtime/kernels, which stands on the devices, defines
+ * them as data. */
+struct pl_kernel_set {
+    /* Tables [PL_OP_COUNT], in which NULL means that the op has no kernel: the CPU takes the one of
+     * its instruction set (pl_cpu_level.number), a GPU the only one. */
+    const pl_kernel_fn *const *tables;
+    const pl_group_fn *groups; /* [PL_OP_COUNT]; NULL, or a NULL entry = one by one */
+    /* What the kernels keep on an open device; NULL = nothing. A device that opened calls open last
+     * and close first; close may follow an open that failed or was never reached. */
+    pl_err (*open)(struct pl_device *dev, struct pl_diag *d);
+    void (*close)(struct pl_device *dev);
+};
+
+/* What is opened: runtime/kernels/back_ends.h has those that there are. */
+struct pl_back_end {
+    const struct pl_device_ops *ops;
+    const struct pl_kernel_set *kernels; /* NULL = the device brings its own */
+};
+
 /* The budget without a limit but what the machine has. */
 #define PL_NO_BUDGET UINT64_MAX
 
-struct pl_inject { /* fail allocation number `at` (1-based), `count` times in a row */
+struct pl_inject {      /* fail allocation number `at` (1-based), `count` times in a row */
     uint64_t at, count; /* at 0 = off; count UINT64_MAX = for ever */
 };
 
@@ -100,30 +119,31 @@ static inline bool pl_graph_fits(const struct pl_graph_books *b, uint64_t nodes)
 
 struct pl_device {
     const struct pl_device_ops *ops;
-    const pl_kernel_fn *kernels; /* [PL_OP_COUNT]; NULL entry = not a kernel */
-    const pl_group_fn *groups;   /* [PL_OP_COUNT]; NULL, or a NULL entry = one by one */
+    const struct pl_kernel_set *set; /* of the back-end */
+    const pl_kernel_fn *kernels;     /* the table of it that runs here */
+    const pl_group_fn *groups;       /* as in the set */
     struct pl_traits traits;
     uint64_t budget_bytes;
     uint64_t used_bytes, peak_bytes;
     uint64_t rounding_bytes; /* taken with used_bytes, where a back-end knows of it */
     uint64_t allocations, failed_allocations;
-    uint64_t pinned_allocations; /* successful and failed */
+    uint64_t pinned_allocations;         /* successful and failed */
     uint64_t host_bytes[PL_PLACE_COUNT]; /* reserved of each host memory; row DEVICE stays 0 */
     uint64_t host_allocations;           /* pl_host_reserve() of bytes, successful and failed */
     struct pl_inject inject, inject_pinned;
     struct pl_graph_books graphs;
-    uint32_t ordinal; /* which of several devices */
+    uint32_t ordinal;     /* which of several devices */
     struct pl_comm *comm; /* borrowed; of ops between ranks; NULL = there is one rank */
-    void *staging;    /* pinned host memory for files on their way; NULL = staging is in an arena */
+    void *staging; /* pinned host memory for files on their way; NULL = staging is in an arena */
     uint64_t staging_bytes;
     void *state; /* of the back-end */
 };
 
 /* Opens a back-end. threads >= 1; budget_bytes: PL_NO_BUDGET for none. */
-pl_err pl_device_open(const struct pl_device_ops *ops, uint32_t threads, uint64_t budget_bytes,
+pl_err pl_device_open(const struct pl_back_end *back_end, uint32_t threads, uint64_t budget_bytes,
                       struct pl_device **out, struct pl_diag *d);
 /* The same for one of several devices of a back-end. */
-pl_err pl_device_open_at(const struct pl_device_ops *ops, uint32_t ordinal, uint32_t threads,
+pl_err pl_device_open_at(const struct pl_back_end *back_end, uint32_t ordinal, uint32_t threads,
                          uint64_t budget_bytes, struct pl_device **out, struct pl_diag *d);
 /* Takes the planned pinned memory, once; a second call does nothing. Refused: HOST_OOM, since no
  * smaller batch needs less of it. */

@@ -5,6 +5,7 @@
 #include "runtime/exec/aside.h"
 #include "runtime/exec/poison.h"
 #include "runtime/exec/repeats.h"
+#include "runtime/kernels/facts.h"
 
 #include "estimator/base/checked.h"
 

@@ -1,5 +1,5 @@
 /* facts.c - the facts of a micro-batch, derived from double once for every back-end. */
-#include "estimator/ops/call.h"
+#include "runtime/kernels/facts.h"
 
 #include <math.h>
 

@@ -3,15 +3,16 @@
 
 #include "estimator/config/debug_fault.h"
 #include "runtime/admit/anew.h"
+#include "runtime/kernels/back_ends.h"
 #include "runtime/session/arenas.h"
 #include "runtime/session/measure.h"
 #include "runtime/session/agree.h"
 
 #include <string.h>
 
-static const struct pl_device_ops *back_end(const struct pl_job *job) {
-    if (pl_device_is_cuda(job->device)) return &pl_device_cuda;
-    return job->device == PL_DEVICE_NULL ? &pl_device_null : &pl_device_cpu;
+static const struct pl_back_end *back_end(const struct pl_job *job) {
+    if (pl_device_is_cuda(job->device)) return &pl_back_end_cuda;
+    return job->device == PL_DEVICE_NULL ? &pl_back_end_null : &pl_back_end_cpu;
 }
 
 /* pl_job_validate has checked the entries. */
@@ -42,7 +43,7 @@ static bool has_host_ops(const struct pl_program *p) {
 static pl_err open_host_device(struct pl_session *s, struct pl_diag *d) {
     if (!pl_device_is_cuda(s->job->device) || !has_host_ops(s->pf->estimate.planned.program))
         return PL_ERR_OK;
-    return pl_device_open(&pl_device_cpu, s->job->threads, 0, &s->host_device, d);
+    return pl_device_open(&pl_back_end_cpu, s->job->threads, 0, &s->host_device, d);
 }
 
 static void find_inputs(struct pl_rung *rung) {

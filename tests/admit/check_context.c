@@ -5,7 +5,7 @@
  * of it and has no memory to give. */
 #include "estimator/card/cards.h"
 #include "estimator/config/job_text.h"
-#include "runtime/device/device.h"
+#include "runtime/kernels/back_ends.h"
 #include "runtime/train/train.h"
 #include "tests/support/scratch.h"
 #include "tests/support/tiny.h"
@@ -19,7 +19,7 @@
 
 static struct {
     unsigned opened, allocated, pinned;
-    uint64_t free_bytes; /* behind the opening */
+    uint64_t free_bytes; /* after the opening */
 } cuda;
 
 static pl_err fake_open(struct pl_device *dev, struct pl_diag *d) {
@@ -58,6 +58,7 @@ const struct pl_device_ops pl_device_cuda = {.name = "cuda",
                                              .alloc = fake_alloc,
                                              .pin = fake_pin,
                                              .free_bytes = fake_free_bytes};
+const struct pl_back_end pl_back_end_cuda = {.ops = &pl_device_cuda};
 
 static char dir[SCRATCH_PATH];
 static struct pl_gpu gpu;

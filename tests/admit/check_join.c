@@ -8,7 +8,7 @@
 #include "runtime/admit/device_choice.h"
 #include "runtime/admit/join.h"
 #include "runtime/admit/rank_count.h"
-#include "runtime/device/device.h"
+#include "runtime/kernels/back_ends.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -16,6 +16,7 @@
 #include <string.h>
 
 const struct pl_device_ops pl_device_cuda = {.name = "cuda"};
+const struct pl_back_end pl_back_end_cuda = {.ops = &pl_device_cuda};
 
 /* Every test runs in a process of its own, so variables need no cleaning up. */
 static void set(const char *name, const char *value) {

@@ -40,15 +40,18 @@ static void mark(const char *name) {
     if (fd >= 0) close(fd);
 }
 
-pl_err __real_pl_device_open_at(const struct pl_device_ops *ops, uint32_t ordinal, uint32_t threads,
-                                uint64_t budget_bytes, struct pl_device **out, struct pl_diag *d);
-pl_err __wrap_pl_device_open_at(const struct pl_device_ops *ops, uint32_t ordinal, uint32_t threads,
-                                uint64_t budget_bytes, struct pl_device **out, struct pl_diag *d);
-pl_err __wrap_pl_device_open_at(const struct pl_device_ops *ops, uint32_t ordinal, uint32_t threads,
-                                uint64_t budget_bytes, struct pl_device **out, struct pl_diag *d) {
+pl_err __real_pl_device_open_at(const struct pl_back_end *back_end, uint32_t ordinal,
+                                uint32_t threads, uint64_t budget_bytes, struct pl_device **out,
+                                struct pl_diag *d);
+pl_err __wrap_pl_device_open_at(const struct pl_back_end *back_end, uint32_t ordinal,
+                                uint32_t threads, uint64_t budget_bytes, struct pl_device **out,
+                                struct pl_diag *d);
+pl_err __wrap_pl_device_open_at(const struct pl_back_end *back_end, uint32_t ordinal,
+                                uint32_t threads, uint64_t budget_bytes, struct pl_device **out,
+                                struct pl_diag *d) {
     seen.devices++;
     mark("mark.device");
-    return __real_pl_device_open_at(ops, ordinal, threads, budget_bytes, out, d);
+    return __real_pl_device_open_at(back_end, ordinal, threads, budget_bytes, out, d);
 }
 
 pl_err __real_pl_arena_reserve(struct pl_device *dev, uint64_t bytes, const char *what,

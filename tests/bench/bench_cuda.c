@@ -9,6 +9,7 @@
  * it runs too, and its times mean nothing.
  */
 #include "tests/bench/bench_cuda.h"
+#include "runtime/kernels/back_ends.h"
 
 #include "tests/bench/machine.h"
 #include "tests/support/child.h"
@@ -152,7 +153,7 @@ static void open_job(struct rig *r, char **words) {
         *value++ = 0;
         rig_set(r, words[i], value);
     }
-    rig_open(r, &pl_device_cuda, 1);
+    rig_open(r, &pl_back_end_cuda, 1);
 }
 
 static void measure_job(bool ops, char **words) {
@@ -172,7 +173,7 @@ static void measure_copies(void) {
     struct pl_diag d = {0};
     struct pl_device *dev = NULL;
     struct cuda_clock clock;
-    must(pl_device_open(&pl_device_cuda, 1, PL_NO_BUDGET, &dev, &d), &d);
+    must(pl_device_open(&pl_back_end_cuda, 1, PL_NO_BUDGET, &dev, &d), &d);
     cuda_clock_open(&clock, dev, 2);
     printf("{\"event\":\"copy\",\"bytes_per_second\":%.9g,\"sm_count\":%u}\n",
            cuda_clock_copy_rate(&clock), pl_cuda_of(dev)->sm_count);

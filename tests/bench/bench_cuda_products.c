@@ -6,6 +6,7 @@
 #include "tests/bench/bench_cuda.h"
 
 #include "runtime/device/cuda/lt.h"
+#include "runtime/kernels/cuda/products.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

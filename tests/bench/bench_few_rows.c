@@ -4,6 +4,7 @@
  * Usage: bench_few_rows [threads]. The weights are the matrices of SmolLM2-135M one after another,
  * each in its own place: 540 MB in fp32, which no cache should hold. */
 #include "runtime/device/cpu/cpu.h"
+#include "runtime/kernels/back_ends.h"
 #include "tests/bench/machine.h"
 
 #include <stdio.h>
@@ -96,7 +97,7 @@ static void measure(const struct pl_cpu_level *level, const struct weights *s, b
            pl_dtype_name(s->dtype), pl_dtype_name(s->rows));
     for (uint64_t rows = 1; rows <= MAX_ROWS; rows *= 2)
         printf(",\"rows_%llu\":%.1f", (unsigned long long)rows,
-               rate(level->kernels[PL_OP_LINEAR], s, rows));
+               rate(pl_back_end_cpu.kernels->tables[level->number][PL_OP_LINEAR], s, rows));
     printf("}%s\n", last ? "" : ",");
 }
 

@@ -5,6 +5,7 @@
 #include "estimator/ops/scratch/scratch_bytes.h"
 #include "estimator/program/program.h"
 #include "runtime/device/cpu/cpu.h"
+#include "runtime/kernels/back_ends.h"
 #include "tests/bench/blas.h"
 #include "tests/bench/machine.h"
 #include "tests/support/child.h"
@@ -147,7 +148,7 @@ static void take_level(struct pl_device *dev, const char *name) {
     struct pl_cpu_level levels[PL_CPU_MAX_LEVELS];
     for (uint32_t i = pl_cpu_levels(levels, PL_CPU_MAX_LEVELS); i-- > 0;)
         if (strcmp(levels[i].name, name) == 0) {
-            dev->kernels = levels[i].kernels;
+            dev->kernels = pl_back_end_cpu.kernels->tables[levels[i].number];
             pl_cpu_of(dev)->level = levels[i].name;
         }
 }

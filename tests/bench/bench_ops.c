@@ -4,6 +4,7 @@
  * Binds a plan as the trainer does and runs its micro-batch and optimizer phases one op at a time,
  * with a clock around each. Ops of one kind and shape are added up; medians over rounds. */
 #include "tests/bench/machine.h"
+#include "runtime/kernels/back_ends.h"
 #include "tests/bench/step_rig.h"
 #include "tests/bench/shapes.h"
 
@@ -25,7 +26,7 @@ static void open_shape(struct rig *r, const struct shape *s, uint32_t threads, c
     rig_set(r, "gradient_checkpointing", level);
     if (strcmp(s->mode, "full") != 0) rig_set(r, "lora_r", "16");
     shape_model(s, &r->model);
-    rig_open(r, &pl_device_cpu, threads);
+    rig_open(r, &pl_back_end_cpu, threads);
 }
 
 static void run_phase(struct rig *r, struct costs *costs, enum pl_phase phase, int round) {

@@ -3,6 +3,7 @@
  *
  * Usage: bench_quant [threads]. adamw stands beside adamw_8bit to compare with. */
 #include "runtime/device/cpu/cpu.h"
+#include "runtime/kernels/back_ends.h"
 #include "runtime/kernels/quant.h"
 #include "tests/bench/machine.h"
 
@@ -165,7 +166,9 @@ static const struct {
 static void measure_kernels(const struct pl_cpu_level *level, uint64_t n) {
     printf("  {\"level\":\"%s\",\"elements\":%llu", level->name, (unsigned long long)n);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-        struct work w = {.n = n, .kernels = level->kernels, .kind = ways[i].kind};
+        struct work w = {.n = n,
+                         .kernels = pl_back_end_cpu.kernels->tables[level->number],
+                         .kind = ways[i].kind};
         w.call = w.kind == PL_OP_DEQUANT4
                      ? dequant_call(n, ways[i].dtype)
                      : update_call(n, w.kind == PL_OP_ADAMW_8BIT, ways[i].dtype, ways[i].master);

@@ -10,6 +10,7 @@
 #include "tests/bench/machine.h"
 
 #include "estimator/plan/planned.h"
+#include "runtime/kernels/back_ends.h"
 #include "tests/support/ask.h"
 
 #include <stdio.h>
@@ -57,7 +58,7 @@ static void measure(const struct pl_model *m, const char *mode, const char *dtyp
         must(pl_job_set(&job, keys[i][0], keys[i][1], &d), &d);
     const struct pl_traits traits = pl_traits_cpu(threads);
     must(pl_question_plan(PL_ASK(&job, m, &traits, NULL, 1), NULL, &r.planned, &d), &d);
-    must(pl_device_open(&pl_device_cpu, threads, PL_NO_BUDGET, &r.device, &d), &d);
+    must(pl_device_open(&pl_back_end_cpu, threads, PL_NO_BUDGET, &r.device, &d), &d);
     must(pl_arena_reserve(r.device, r.planned.plan->job_bytes, "job arena", &r.arena, &d), &d);
     struct pl_tensor_io io = {.program = r.planned.program,
                               .device = r.device,

@@ -2,6 +2,7 @@
 #include "tests/bench/machine.h"
 
 #include "runtime/device/cpu/cpu.h"
+#include "runtime/kernels/back_ends.h"
 #include "tests/bench/blas.h"
 #include "tests/support/child.h"
 
@@ -18,7 +19,7 @@ struct pl_device *bench_cpu_open(const char *name, uint32_t threads, uint64_t by
                                  struct pl_arena *arena) {
     struct pl_diag d = {0};
     struct pl_device *dev = NULL;
-    if (pl_device_open(&pl_device_cpu, threads, PL_NO_BUDGET, &dev, &d) == PL_ERR_OK &&
+    if (pl_device_open(&pl_back_end_cpu, threads, PL_NO_BUDGET, &dev, &d) == PL_ERR_OK &&
         (!bytes || pl_arena_reserve(dev, bytes, name, arena, &d) == PL_ERR_OK))
         return dev;
     fprintf(stderr, "%s: %s\n", name, d.message);
@@ -76,7 +77,7 @@ double machine_sgemm_gflops(uint32_t threads) {
     struct pl_device *dev = NULL;
     struct pl_arena arena = {0};
     double rate = -1;
-    if (pl_device_open(&pl_device_cpu, threads, PL_NO_BUDGET, &dev, NULL) != PL_ERR_OK) return -1;
+    if (pl_device_open(&pl_back_end_cpu, threads, PL_NO_BUDGET, &dev, NULL) != PL_ERR_OK) return -1;
     if (blas_load(pl_cpu_of(dev)->level) &&
         pl_arena_reserve(dev, 3 * UINT64_C(4) * SIDE * SIDE, "matrices", &arena, NULL) == PL_ERR_OK)
         rate = measure(pl_cpu_of(dev)->pool, arena.base);

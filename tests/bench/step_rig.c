@@ -120,9 +120,9 @@ static uint64_t most_inputs(const struct rig *r) {
     return pl_u64_max(r->planned.program->tokens, r->planned.program->seqs + 1);
 }
 
-void rig_open(struct rig *r, const struct pl_device_ops *ops, uint32_t threads) {
+void rig_open(struct rig *r, const struct pl_back_end *back_end, uint32_t threads) {
     struct pl_diag d = {0};
-    must(pl_device_open(ops, threads, PL_NO_BUDGET, &r->device, &d), &d);
+    must(pl_device_open(back_end, threads, PL_NO_BUDGET, &r->device, &d), &d);
     must(pl_staging_reserve(r->device, &d), &d);
     must(pl_question_plan(PL_ASK(&r->job, &r->model, &r->device->traits, NULL, r->job.batch_size),
                           NULL, &r->planned, &d),

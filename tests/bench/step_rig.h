@@ -4,13 +4,14 @@
  * In: a job and a model.  Out: an executor whose arenas hold weights of about the usual
  * distribution, quickly made and not by any initialiser, and a micro-batch at capacity.
  * Use: struct rig r; rig_init(&r); r.model = ...; rig_set(&r, "mode", "lora"); ...
- *      rig_open(&r, &pl_device_cpu, 2); rig_fill_batch(&r); pl_exec_run(&r.exec, ...);
+ *      rig_open(&r, &pl_back_end_cpu, 2); rig_fill_batch(&r); pl_exec_run(&r.exec, ...);
  *      rig_close(&r); */
 #ifndef PL_TESTS_BENCH_STEP_RIG_H
 #define PL_TESTS_BENCH_STEP_RIG_H
 
 #include "estimator/plan/planned.h"
 #include "runtime/exec/exec.h"
+#include "runtime/kernels/back_ends.h"
 
 struct rig {
     struct pl_job job;
@@ -28,7 +29,7 @@ void must(pl_err err, const struct pl_diag *d);
 void rig_init(struct rig *r);                                    /* a job of defaults */
 void rig_set(struct rig *r, const char *key, const char *value); /* of a configuration */
 /* The job at its batch_size, which must be a number; a job that offloads is refused. */
-void rig_open(struct rig *r, const struct pl_device_ops *ops, uint32_t threads);
+void rig_open(struct rig *r, const struct pl_back_end *back_end, uint32_t threads);
 /* Full rows of ids; every position but a row's last predicts. Once a round: later tensors take the
  * place of inputs that were read for the last time. */
 void rig_fill_batch(struct rig *r);

@@ -8,6 +8,7 @@
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/checkpoint/save_set.h"
 #include "runtime/checkpoint/tensor_io.h"
+#include "runtime/kernels/back_ends.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -87,7 +88,7 @@ void rig_open(struct rig *r, const struct rig_options *o) {
         if (r->program->tensors[i].scope == PL_SCOPE_JOB)
             r->memory[i] = calloc(1, r->program->tensors[i].bytes);
     r->device.ops = &memory_ops;
-    if (o->kernels) OK(pl_device_open(&pl_device_cpu, 2, PL_NO_BUDGET, &r->opened, &diag));
+    if (o->kernels) OK(pl_device_open(&pl_back_end_cpu, 2, PL_NO_BUDGET, &r->opened, &diag));
     uint64_t staging = o->staging_bytes ? o->staging_bytes : 1 << 20;
     r->io = (struct pl_tensor_io){.program = r->program,
                                   .device = r->opened ? r->opened : &r->device,

@@ -1,6 +1,7 @@
 /* check_cuda_aside.c - what runs aside on a GPU begins after what was queued before it, and what
  * awaits it comes after it, also where streams do all as late as they may (PLSIM_STREAMS=late). */
 #include "runtime/device/device.h"
+#include "runtime/kernels/back_ends.h"
 
 #include <check.h>
 #include <string.h>
@@ -12,7 +13,7 @@ static struct pl_arena arena;
 static struct pl_diag diag;
 
 static void open_device(void) {
-    ck_assert_int_eq(pl_device_open(&pl_device_cuda, 1, PL_NO_BUDGET, &dev, &diag), PL_ERR_OK);
+    ck_assert_int_eq(pl_device_open(&pl_back_end_cuda, 1, PL_NO_BUDGET, &dev, &diag), PL_ERR_OK);
     ck_assert_int_eq(pl_staging_reserve(dev, &diag), PL_ERR_OK);
     ck_assert_int_eq(pl_arena_reserve(dev, 4 * N * sizeof(float), "x", &arena, &diag), PL_ERR_OK);
 }

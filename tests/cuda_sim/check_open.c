@@ -1,5 +1,6 @@
 /* check_open.c - what is said of a GPU that cannot be had, and what opening one leaves behind. */
 #include "runtime/device/device.h"
+#include "runtime/kernels/back_ends.h"
 #include "tests/cuda_sim/sim.h"
 
 #include <check.h>
@@ -27,7 +28,7 @@ START_TEST(a_gpu_that_was_not_had_is_not_lost) {
     snprintf(number, sizeof number, "(CUDA error %d)", cases[_i].error);
     ck_assert_int_eq(setenv("PLSIM_FAIL", fail, 1), 0);
     plsim_restart();
-    ck_assert_int_eq(pl_device_open(&pl_device_cuda, 1, PL_NO_BUDGET, &dev, &d), cases[_i].err);
+    ck_assert_int_eq(pl_device_open(&pl_back_end_cuda, 1, PL_NO_BUDGET, &dev, &d), cases[_i].err);
     ck_assert_ptr_null(dev);
     ck_assert_int_eq(d.err, cases[_i].err);
     ck_assert_msg(strstr(d.message, number) != NULL, "%s", d.message);
@@ -38,7 +39,7 @@ static struct pl_device *open_gpu(void) {
     struct pl_diag d = {0};
     struct pl_device *dev = NULL;
     plsim_restart();
-    ck_assert_msg(pl_device_open(&pl_device_cuda, 1, PL_NO_BUDGET, &dev, &d) == PL_ERR_OK, "%s",
+    ck_assert_msg(pl_device_open(&pl_back_end_cuda, 1, PL_NO_BUDGET, &dev, &d) == PL_ERR_OK, "%s",
                   d.message);
     return dev;
 }

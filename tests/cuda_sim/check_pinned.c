@@ -1,6 +1,7 @@
 /* check_pinned.c - pinned memory of the CUDA back-end outlives the copies that read it, also where
  * the stream runs them as late as it may (PLSIM_STREAMS=late). */
 #include "runtime/device/device.h"
+#include "runtime/kernels/back_ends.h"
 
 #include <check.h>
 #include <string.h>
@@ -12,7 +13,7 @@ START_TEST(pinned_memory_is_released_behind_its_copies) {
     struct pl_device *dev = NULL;
     struct pl_arena pinned, arena;
     uint8_t sent[N], got[N] = {0};
-    ck_assert_int_eq(pl_device_open(&pl_device_cuda, 1, PL_NO_BUDGET, &dev, &d), PL_ERR_OK);
+    ck_assert_int_eq(pl_device_open(&pl_back_end_cuda, 1, PL_NO_BUDGET, &dev, &d), PL_ERR_OK);
     ck_assert_int_eq(pl_staging_reserve(dev, &d), PL_ERR_OK);
     ck_assert_int_eq(pl_host_reserve(dev, PL_PLACE_PINNED, N, "a tensor", &pinned, &d), PL_ERR_OK);
     ck_assert_int_eq(pl_arena_reserve(dev, N, "a tensor", &arena, &d), PL_ERR_OK);

@@ -3,6 +3,7 @@
 #include "estimator/ops/scratch/scratch_bytes.h"
 #include "estimator/ops/scratch/workspace_cuda_rows.h"
 #include "runtime/device/device.h"
+#include "runtime/kernels/back_ends.h"
 #include "tests/kernels/runners.h"
 
 #include <check.h>
@@ -223,7 +224,7 @@ START_TEST(an_element_rounds_with_the_random_bits_of_the_cpu) {
     const struct pl_batch step = {.seed = 11, .step = 3, .learning_rate = 0x1p-9};
     const uint64_t first = (uint64_t)_i;
     struct pl_device *cpu = NULL;
-    ck_assert_int_eq(pl_device_open(&pl_device_cpu, 1, PL_NO_BUDGET, &cpu, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_device_open(&pl_back_end_cpu, 1, PL_NO_BUDGET, &cpu, NULL), PL_ERR_OK);
     for (int i = 0; i < N; i++)
         gradient[i] = (float)(i % 3);
     struct pl_call c = sgd_call(&site, &step, first);

@@ -3,6 +3,8 @@
  * broken. */
 #include "estimator/ops/scratch/scratch_bytes.h"
 #include "runtime/device/device.h"
+#include "runtime/kernels/back_ends.h"
+#include "runtime/kernels/facts.h"
 
 #include <check.h>
 #include <cuda_runtime.h>
@@ -14,16 +16,17 @@ enum { ROWS = 70, COLS = 37, VOCAB = 11, MOST = ROWS * COLS };
 
 static struct pl_device *cpu, *cuda;
 
-static struct pl_device *open_one(const struct pl_device_ops *ops) {
+static struct pl_device *open_one(const struct pl_back_end *back_end) {
     struct pl_diag d = {0};
     struct pl_device *dev = NULL;
-    if (pl_device_open(ops, 1, PL_NO_BUDGET, &dev, &d) != PL_ERR_OK) ck_abort_msg("%s", d.message);
+    if (pl_device_open(back_end, 1, PL_NO_BUDGET, &dev, &d) != PL_ERR_OK)
+        ck_abort_msg("%s", d.message);
     return dev;
 }
 
 static void open_devices(void) {
-    cpu = open_one(&pl_device_cpu);
-    cuda = open_one(&pl_device_cuda);
+    cpu = open_one(&pl_back_end_cpu);
+    cuda = open_one(&pl_back_end_cuda);
 }
 
 static void close_devices(void) {

@@ -1,15 +1,15 @@
-/* watch_calls.c - the tables of CUDA kernels, each preceded by a word to sim_watch.c about its
- * operands. The real tables are compiled under other names for it. */
+/* watch_calls.c - the CUDA back-end, each of whose kernels is preceded by a word to sim_watch.c
+ * about its operands. The real back-end is compiled under another name for it. */
 #include "runtime/kernels/cuda/table.h"
 
 #include "runtime/device/cuda/cuda.h"
+#include "runtime/kernels/back_ends.h"
 #include "tests/cuda_sim/plsim_watch.h"
 #include "tests/cuda_sim/sim.h"
 
 #include <stdlib.h>
 
-extern const pl_kernel_fn plsim_plain_kernels[PL_OP_COUNT];
-extern const pl_group_fn plsim_plain_groups[PL_OP_COUNT];
+extern const struct pl_back_end plsim_plain_back_end;
 
 static struct plsim_window window_of(const struct pl_view *v, const struct pl_operand_row *row,
                                      bool is_output) {
@@ -59,7 +59,7 @@ static void tell(const struct pl_call *calls, uint32_t n, enum pl_op_kind kind) 
 
 static pl_err call(struct pl_device *dev, const struct pl_call *c, enum pl_op_kind kind) {
     tell(c, 1, kind);
-    pl_err err = plsim_plain_kernels[kind](dev, c);
+    pl_err err = plsim_plain_back_end.kernels->tables[0][kind](dev, c);
     plsim_watch_call(NULL, 0);
     return err;
 }
@@ -67,7 +67,7 @@ static pl_err call(struct pl_device *dev, const struct pl_call *c, enum pl_op_ki
 static pl_err call_group(struct pl_device *dev, const struct pl_call *calls, uint32_t n,
                          enum pl_op_kind kind) {
     tell(calls, n, kind);
-    pl_err err = plsim_plain_groups[kind](dev, calls, n);
+    pl_err err = plsim_plain_back_end.kernels->groups[kind](dev, calls, n);
     plsim_watch_call(NULL, 0);
     return err;
 }
@@ -81,14 +81,28 @@ static pl_err call_group(struct pl_device *dev, const struct pl_call *calls, uin
         })
 #include "estimator/ops/op_rows.h"
 
-const pl_kernel_fn pl_cuda_kernels[PL_OP_COUNT] = {
+static const pl_kernel_fn kernels[PL_OP_COUNT] = {
 #define PL_OP(KIND, name, COST, RUNS, what, INPUTS, OUTPUTS)                                       \
     PL_WITH_KERNEL_##RUNS([PL_OP_##KIND] = call_##name, )
 #include "estimator/ops/op_rows.h"
 };
 
-const pl_group_fn pl_cuda_groups[PL_OP_COUNT] = {
+static const pl_group_fn groups[PL_OP_COUNT] = {
 #define PL_OP(KIND, name, COST, RUNS, what, INPUTS, OUTPUTS)                                       \
     PL_WITH_GROUP_##RUNS([PL_OP_##KIND] = call_##name##_group, )
 #include "estimator/ops/op_rows.h"
 };
+
+static pl_err open_kernels(struct pl_device *dev, struct pl_diag *d) {
+    return plsim_plain_back_end.kernels->open(dev, d);
+}
+
+static void close_kernels(struct pl_device *dev) {
+    plsim_plain_back_end.kernels->close(dev);
+}
+
+static const pl_kernel_fn *const tables[] = {kernels};
+static const struct pl_kernel_set set = {
+    .tables = tables, .groups = groups, .open = open_kernels, .close = close_kernels};
+
+const struct pl_back_end pl_back_end_cuda = {.ops = &pl_device_cuda, .kernels = &set};

@@ -1,12 +1,13 @@
 /* check_device.c - arenas, budgets, counters and injected failures on both back-ends. */
 #include "runtime/device/cpu/cpu.h"
 #include "runtime/device/null/null.h"
+#include "runtime/kernels/back_ends.h"
 
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const struct pl_device_ops *const backends[] = {&pl_device_cpu, &pl_device_null};
+static const struct pl_back_end *const backends[] = {&pl_back_end_cpu, &pl_back_end_null};
 enum { N_BACKENDS = sizeof backends / sizeof *backends };
 
 static struct pl_device *open_device(int backend, uint64_t budget) {
@@ -148,7 +149,7 @@ START_TEST(the_cpu_device_runs_the_best_level) {
     struct pl_device *dev = open_device(0, PL_NO_BUDGET);
     struct pl_cpu_level levels[PL_CPU_MAX_LEVELS];
     ck_assert_uint_ge(pl_cpu_levels(levels, PL_CPU_MAX_LEVELS), 1);
-    ck_assert_ptr_eq(dev->kernels, levels[0].kernels);
+    ck_assert_ptr_eq(dev->kernels, pl_back_end_cpu.kernels->tables[levels[0].number]);
     ck_assert_str_eq(pl_cpu_of(dev)->level, levels[0].name);
     ck_assert_uint_eq(pl_pool_threads(pl_cpu_of(dev)->pool), 2);
     ck_assert_int_eq(dev->traits.backend, PL_BACKEND_CPU);
@@ -162,12 +163,13 @@ START_TEST(the_environment_names_a_level) {
     for (uint32_t i = 0; i < n; i++) {
         ck_assert_int_eq(setenv("PLIMSOLL_CPU_LEVEL", levels[i].name, 1), 0);
         struct pl_device *dev = open_device(0, PL_NO_BUDGET);
-        ck_assert_ptr_eq(dev->kernels, levels[i].kernels);
+        ck_assert_ptr_eq(dev->kernels, pl_back_end_cpu.kernels->tables[levels[i].number]);
         pl_device_close(&dev);
     }
     ck_assert_int_eq(setenv("PLIMSOLL_CPU_LEVEL", "", 1), 0);
     ck_assert_int_eq(pl_cpu_level(&chosen, NULL), PL_ERR_OK);
-    ck_assert_ptr_eq(chosen.kernels, levels[0].kernels);
+    ck_assert_ptr_eq(pl_back_end_cpu.kernels->tables[chosen.number],
+                     pl_back_end_cpu.kernels->tables[levels[0].number]);
 }
 END_TEST
 
@@ -177,7 +179,7 @@ START_TEST(a_level_that_does_not_run_here_is_refused_with_those_that_do) {
     struct pl_diag d = {0};
     ck_assert_uint_ge(pl_cpu_levels(levels, PL_CPU_MAX_LEVELS), 1);
     ck_assert_int_eq(setenv("PLIMSOLL_CPU_LEVEL", "x86-64-v9", 1), 0);
-    ck_assert_int_eq(pl_device_open(&pl_device_cpu, 1, PL_NO_BUDGET, &dev, &d), PL_ERR_NO_DEVICE);
+    ck_assert_int_eq(pl_device_open(&pl_back_end_cpu, 1, PL_NO_BUDGET, &dev, &d), PL_ERR_NO_DEVICE);
     ck_assert_ptr_null(dev);
     ck_assert_msg(strstr(d.message, "PLIMSOLL_CPU_LEVEL=x86-64-v9"), "%s", d.message);
     ck_assert_msg(strstr(pl_diag_hint_text(&d), levels[0].name), "%s", pl_diag_hint_text(&d));
@@ -190,8 +192,8 @@ START_TEST(every_level_has_every_kernel_but_staging) {
     for (uint32_t i = 0; i < n; i++)
         for (int k = 0; k < PL_OP_COUNT; k++) {
             bool staging = k == PL_OP_STAGE_IN || k == PL_OP_STAGE_OUT;
-            ck_assert_msg((levels[i].kernels[k] == NULL) == staging, "%s: op %d", levels[i].name,
-                          k);
+            ck_assert_msg((pl_back_end_cpu.kernels->tables[levels[i].number][k] == NULL) == staging,
+                          "%s: op %d", levels[i].name, k);
         }
 }
 END_TEST

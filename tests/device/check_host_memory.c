@@ -2,6 +2,7 @@
 #include "estimator/base/units.h"
 #include "runtime/device/cpu/cpu.h"
 #include "runtime/device/null/null.h"
+#include "runtime/kernels/back_ends.h"
 
 #include <check.h>
 #include <errno.h>
@@ -13,7 +14,7 @@
 
 #define COUNT(a) (int)(sizeof(a) / sizeof *(a))
 
-static const struct pl_device_ops *const backends[] = {&pl_device_cpu, &pl_device_null};
+static const struct pl_back_end *const backends[] = {&pl_back_end_cpu, &pl_back_end_null};
 static const enum pl_tensor_place places[] = {PL_PLACE_PINNED, PL_PLACE_HOST};
 
 static struct pl_device *open_device(int backend, uint64_t budget) {

@@ -3,6 +3,7 @@
 #include "estimator/base/alloc.h"
 #include "runtime/device/null/null.h"
 #include "runtime/exec/exec.h"
+#include "runtime/kernels/back_ends.h"
 #include "tests/plan/planning.h"
 
 #include <check.h>
@@ -23,7 +24,7 @@ static void open_plan(bool offload) {
     struct pl_job_shape s = pl_test_shape(&model, PL_MODE_LORA, PL_RECOMPUTE_FULL, 2, 64);
     if (offload) s.recompute = PL_RECOMPUTE_OFFLOAD;
     pl_test_plan(&planned, &s, &model);
-    ck_assert_int_eq(pl_device_open(&pl_device_null, 1, PL_NO_BUDGET, &dev, &diag), PL_ERR_OK);
+    ck_assert_int_eq(pl_device_open(&pl_back_end_null, 1, PL_NO_BUDGET, &dev, &diag), PL_ERR_OK);
     ck_assert_int_eq(pl_arena_reserve(dev, planned.plan->job_bytes, "job", &job, &diag), PL_ERR_OK);
     ck_assert_int_eq(pl_arena_reserve(dev, planned.plan->batch_bytes, "batch", &batch, &diag),
                      PL_ERR_OK);

@@ -1,6 +1,7 @@
 /* check_poison.c - a step of a model under AddressSanitizer: within the plan's lifetimes it runs,
  * and with the life of any one tensor cut short in the plan it ends in a report. */
 #include "runtime/exec/poison.h"
+#include "runtime/kernels/back_ends.h"
 
 #include <stdio.h>
 
@@ -42,7 +43,7 @@ static void open_rig(void) {
     rig_set(&rig, "batch_size", "3");
     rig_set(&rig, "max_seq_length", "5");
     must(pl_model_parse("config.json", config, strlen(config), &rig.model, &d), &d);
-    rig_open(&rig, &pl_device_cpu, 1);
+    rig_open(&rig, &pl_back_end_cpu, 1);
 }
 
 /* A micro-batch and the update. */

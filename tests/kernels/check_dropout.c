@@ -1,6 +1,7 @@
 /* check_dropout.c - the mask of DROPOUT: its rate, its scale, and what it depends on. */
 #include "runtime/device/cpu/cpu.h"
 #include "runtime/device/device.h"
+#include "runtime/kernels/back_ends.h"
 
 #include <check.h>
 #include <math.h>
@@ -15,7 +16,7 @@ static uint32_t n_levels;
 static void open_device(void) {
     struct pl_diag d = {0};
     n_levels = pl_cpu_levels(levels, PL_CPU_MAX_LEVELS);
-    if (pl_device_open(&pl_device_cpu, 2, PL_NO_BUDGET, &device, &d) != PL_ERR_OK)
+    if (pl_device_open(&pl_back_end_cpu, 2, PL_NO_BUDGET, &device, &d) != PL_ERR_OK)
         ck_abort_msg("%s", d.message);
 }
 
@@ -58,7 +59,8 @@ static void run(enum pl_op_kind kind, uint32_t level, struct batch *b, float *x,
     *in++ = (struct pl_view){b->offsets, b->n_seqs + 1, 1, 1, PL_DTYPE_I32};
     *in = (struct pl_view){b->samples, b->n_seqs, 1, 1, PL_DTYPE_U64};
     c.out[0] = matrix(y, rows);
-    ck_assert_int_eq(levels[level].kernels[kind](device, &c), PL_ERR_OK);
+    ck_assert_int_eq(pl_back_end_cpu.kernels->tables[levels[level].number][kind](device, &c),
+                     PL_ERR_OK);
 }
 
 static const uint32_t all_lengths[] = {LONGEST, 1, LONGEST, LONGEST};

@@ -2,6 +2,7 @@
 #include "estimator/ops/scratch/scratch_bytes.h"
 #include "runtime/device/cpu/cpu.h"
 #include "runtime/device/device.h"
+#include "runtime/kernels/back_ends.h"
 
 #include <check.h>
 #include <math.h>
@@ -21,7 +22,7 @@ static _Alignas(256) unsigned char ws[WS_BYTES];
 static void open_device(void) {
     struct pl_diag d = {0};
     n_levels = pl_cpu_levels(levels, PL_CPU_MAX_LEVELS);
-    if (pl_device_open(&pl_device_cpu, 1, PL_NO_BUDGET, &device, &d) != PL_ERR_OK)
+    if (pl_device_open(&pl_back_end_cpu, 1, PL_NO_BUDGET, &device, &d) != PL_ERR_OK)
         ck_abort_msg("%s", d.message);
     for (uint32_t i = 0; i < ROWS * COLS; i++)
         a[i] = b[i] = c[i] = 0.25f * (float)(i % 5);
@@ -87,7 +88,7 @@ static struct pl_call call_of(enum pl_op_kind kind) {
 }
 
 static pl_err run(enum pl_op_kind kind, uint32_t level, const struct pl_call *call) {
-    return levels[level].kernels[kind](device, call);
+    return pl_back_end_cpu.kernels->tables[levels[level].number][kind](device, call);
 }
 
 static const struct {

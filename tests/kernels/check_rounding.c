@@ -1,6 +1,7 @@
 /* check_rounding.c - stochastic rounding: bf16 weights without a master in ADAMW and SGD, and sums
  * of gradients in FOLD. */
 #include "runtime/device/cpu/cpu.h"
+#include "runtime/kernels/back_ends.h"
 
 #include <check.h>
 #include <math.h>
@@ -16,7 +17,7 @@ static double clip[2] = {0, 1};
 
 static void setup(void) {
     struct pl_diag d = {0};
-    if (pl_device_open(&pl_device_cpu, 2, PL_NO_BUDGET, &dev, &d) != PL_ERR_OK)
+    if (pl_device_open(&pl_back_end_cpu, 2, PL_NO_BUDGET, &dev, &d) != PL_ERR_OK)
         ck_abort_msg("%s", d.message);
 }
 
@@ -135,7 +136,7 @@ START_TEST(the_bits_do_not_depend_on_threads) {
     sgd(0, N, 1, 1, 1, 0x1p-9);
     memcpy(two, w, sizeof w);
     pl_device_close(&dev);
-    ck_assert_int_eq(pl_device_open(&pl_device_cpu, 3, PL_NO_BUDGET, &dev, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_device_open(&pl_back_end_cpu, 3, PL_NO_BUDGET, &dev, NULL), PL_ERR_OK);
     all_ones();
     sgd(0, N, 1, 1, 1, 0x1p-9);
     ck_assert_mem_eq(w, two, sizeof w);

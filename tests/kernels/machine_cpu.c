@@ -2,6 +2,7 @@
 #include "tests/kernels/runners.h"
 
 #include "runtime/device/cpu/cpu.h"
+#include "runtime/kernels/back_ends.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -20,9 +21,9 @@ void machine_open(struct machine *m) {
             struct runner *r = &m->runners[m->n];
             r->number = m->n++;
             snprintf(r->name, sizeof r->name, "%s, %u threads", levels[l].name, threads);
-            r->kernels = levels[l].kernels;
+            r->kernels = pl_back_end_cpu.kernels->tables[levels[l].number];
             r->is_first = threads == 1;
-            if (pl_device_open(&pl_device_cpu, threads, PL_NO_BUDGET, &r->dev, &d) != PL_ERR_OK)
+            if (pl_device_open(&pl_back_end_cpu, threads, PL_NO_BUDGET, &r->dev, &d) != PL_ERR_OK)
                 ck_abort_msg("%s", d.message);
         }
 }

@@ -5,6 +5,8 @@
  * must not change. An older GPU has less shared memory, for which kernels may choose other tiles,
  * so it is a family of its own. */
 #include "tests/kernels/runners.h"
+#include "runtime/kernels/back_ends.h"
+#include "runtime/kernels/facts.h"
 
 #include <check.h>
 #include <cuda_runtime.h>
@@ -74,7 +76,7 @@ void machine_open(struct machine *m) {
         machine_turn_to(r);
         snprintf(r->name, sizeof r->name, "%s", gpus[i].name);
         r->is_first = gpus[i].is_first;
-        if (pl_device_open(&pl_device_cuda, 1, PL_NO_BUDGET, &r->dev, &d) != PL_ERR_OK)
+        if (pl_device_open(&pl_back_end_cuda, 1, PL_NO_BUDGET, &r->dev, &d) != PL_ERR_OK)
             ck_abort_msg("%s", d.message);
         r->kernels = r->dev->kernels;
         need(cudaMalloc((void **)&r->facts, sizeof *r->facts), r);

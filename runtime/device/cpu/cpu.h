@@ -1,14 +1,23 @@
-/* cpu.h - what the CPU kernels find behind struct pl_device.state. */
+/* cpu.h - what the CPU kernels find in struct pl_device.state, and the levels of processors. */
 #ifndef PL_RUNTIME_DEVICE_CPU_CPU_H
 #define PL_RUNTIME_DEVICE_CPU_CPU_H
 
 #include "runtime/device/cpu/pool.h"
 #include "runtime/device/device.h"
 
-/* The kernels of one instruction set. Defined beside them, in runtime/kernels. */
+/* The instruction sets that kernels are compiled for, best first. X(suffix, name) */
+#if defined(__x86_64__)
+#define PL_CPU_LEVELS(X)                                                                           \
+    X(v4, "x86-64-v4")                                                                             \
+    X(v3, "x86-64-v3")                                                                             \
+    X(v2, "x86-64-v2")
+#else
+#define PL_CPU_LEVELS(X) X(base, "base")
+#endif
+
 struct pl_cpu_level {
-    const char *name;            /* "x86-64-v4", ... */
-    const pl_kernel_fn *kernels; /* [PL_OP_COUNT] */
+    const char *name;
+    uint32_t number; /* of its row above: its place in pl_kernel_set.tables */
 };
 #define PL_CPU_MAX_LEVELS 4
 /* The levels this machine can run, best first; returns how many of `cap` were written. */

@@ -3,8 +3,6 @@
 #include "runtime/device/available.h"
 #include "runtime/device/cpu/cpu.h"
 
-#include "estimator/base/text.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,36 +17,6 @@ static void cpu_close(struct pl_device *dev) {
     dev->state = NULL;
 }
 
-static pl_err no_such_level(const char *wanted, const struct pl_cpu_level *levels, uint32_t n,
-                            struct pl_diag *d) {
-    struct pl_text names = {0};
-    for (uint32_t i = 0; i < n; i++)
-        pl_text_addf(&names, "%s%s", i ? ", " : "", levels[i].name);
-    pl_err err = pl_diag_set(
-        d, PL_ERR_NO_DEVICE, "PLIMSOLL_CPU_LEVEL=%s: no kernels that this machine runs", wanted);
-    pl_diag_hint(d, "it runs %s; without the variable, the first", pl_text_str(&names));
-    pl_text_finish(&names);
-    return err;
-}
-
-pl_err pl_cpu_level(struct pl_cpu_level *out, struct pl_diag *d) {
-    struct pl_cpu_level levels[PL_CPU_MAX_LEVELS];
-    const uint32_t n = pl_cpu_levels(levels, PL_CPU_MAX_LEVELS);
-    const char *wanted = getenv("PLIMSOLL_CPU_LEVEL");
-    uint32_t i = 0;
-    if (n == 0) {
-        pl_err err =
-            pl_diag_set(d, PL_ERR_NO_DEVICE, "the CPU device needs an x86-64-v2 processor");
-        pl_diag_hint(d, "x86-64-v2 means SSE4.2, which every x86 machine since 2009 has");
-        return err;
-    }
-    while (wanted && *wanted && i < n && strcmp(levels[i].name, wanted) != 0)
-        i++;
-    if (i == n) return no_such_level(wanted, levels, n, d);
-    *out = levels[i];
-    return PL_ERR_OK;
-}
-
 static pl_err cpu_open(struct pl_device *dev, struct pl_diag *d) {
     pl_err err = PL_ERR_OK;
     struct pl_cpu_level level;
@@ -56,7 +24,7 @@ static pl_err cpu_open(struct pl_device *dev, struct pl_diag *d) {
     if (!cpu) return pl_host_oom(d, "the CPU device");
     dev->state = cpu;
     PL_TRY_GOTO(pl_cpu_level(&level, d), out);
-    dev->kernels = level.kernels;
+    dev->kernels = dev->set->tables[level.number];
     cpu->level = level.name;
     PL_TRY_GOTO(pl_pool_create(dev->traits.threads, &cpu->pool, d), out);
 out:
@@ -84,7 +52,7 @@ static void cpu_release(struct pl_device *dev, void *p, uint64_t bytes) {
     pl_host_unmap(p, bytes);
 }
 
-/* Nothing copies behind the processor's back, so all its memory is as good as pinned. */
+/* No other device copies from it, so all its memory is as good as pinned. */
 static pl_err cpu_host_alloc(struct pl_device *dev, uint64_t bytes, bool pinned, void **out,
                              struct pl_diag *d) {
     (void)pinned;

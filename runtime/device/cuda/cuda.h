@@ -21,7 +21,7 @@ extern "C" {
 #include "runtime/device/device.h"
 
 struct pl_lt;       /* functions of cuBLASLt, found at open: lt.h */
-struct pl_products; /* descriptors and algorithms by shape: kernels/cuda/products.c */
+struct pl_products; /* of the kernels: kernels/cuda/products.h */
 
 #define PL_CUDA_RING_SLOTS 4
 
@@ -56,11 +56,11 @@ struct pl_cuda_aside {
 struct pl_cuda {
     cudaStream_t stream; /* that kernels are queued on */
     const struct pl_lt *lt;
-    struct pl_products *products;
-    int ordinal;         /* of the device */
-    uint32_t sm;         /* compute capability times ten */
-    uint32_t sm_count;   /* multiprocessors */
-    uint32_t shared_max; /* dynamic shared bytes a block may opt into */
+    struct pl_products *products; /* descriptors and algorithms by shape */
+    int ordinal;                  /* of the device */
+    uint32_t sm;                  /* compute capability times ten */
+    uint32_t sm_count;            /* multiprocessors */
+    uint32_t shared_max;          /* dynamic shared bytes a block may opt into */
     struct pl_cuda_ring ring;
     struct pl_cuda_mail mail;
     struct pl_cuda_aside aside;
@@ -76,18 +76,15 @@ static inline struct pl_cuda *pl_cuda_of(struct pl_device *dev) {
  * treated alike, because neither may be tried again. */
 pl_err pl_cuda_classify(cudaError_t e);
 /* The same, and the runtime's last error is cleared, so that the next launch does not report it. */
-pl_err pl_cuda_error(cudaError_t e);
-
-/* The kernels by op kind. */
-extern const pl_kernel_fn pl_cuda_kernels[PL_OP_COUNT];
-extern const pl_group_fn pl_cuda_groups[PL_OP_COUNT];
-
-/* Loads every kernel and opts into large shared memory, so that nothing is loaded lazily later and
- * the context has its final size. */
-pl_err pl_cuda_preload(struct pl_device *dev, struct pl_diag *d);
+static inline pl_err pl_cuda_error(cudaError_t e) {
+    if (e != cudaSuccess) (void)cudaGetLastError();
+    return pl_cuda_classify(e);
+}
 
 /* Whether the launches since the last call were accepted. Does not wait for them. */
-static inline pl_err pl_cuda_launched(void) { return pl_cuda_error(cudaPeekAtLastError()); }
+static inline pl_err pl_cuda_launched(void) {
+    return pl_cuda_error(cudaPeekAtLastError());
+}
 
 #ifdef __cplusplus
 }

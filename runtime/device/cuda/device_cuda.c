@@ -24,11 +24,6 @@
 #define RING_ALIGN 64 /* bytes between uploads of one slot */
 #define MAIL_BYTES (PL_MAIL_PLACES * PL_MAIL_BYTES)
 
-pl_err pl_cuda_error(cudaError_t e) {
-    if (e != cudaSuccess) (void)cudaGetLastError();
-    return pl_cuda_classify(e);
-}
-
 /* `what`: the call as a person would name it. */
 static pl_err check(cudaError_t e, const char *what, struct pl_diag *d) {
     pl_err err = pl_cuda_error(e);
@@ -110,7 +105,7 @@ static void cuda_close(struct pl_device *dev) {
     if (!cuda) return;
     if (cuda->stream) (void)cudaStreamSynchronize(cuda->stream);
     pl_cuda_aside_close(dev);
-    pl_products_destroy(&cuda->products);
+    dev->set->close(dev);
     pl_lt_unload(&cuda->lt);
     free_ring(cuda);
     if (dev->staging) (void)cudaFreeHost(dev->staging);
@@ -147,11 +142,10 @@ static pl_err cuda_open(struct pl_device *dev, struct pl_diag *d) {
     PL_TRY_GOTO(make_events(cuda->mail.done, PL_MAIL_PLACES, d), out);
     PL_TRY_GOTO(open_aside(dev, d), out);
     dev->traits = pl_traits_cuda(cuda->sm);
-    dev->kernels = pl_cuda_kernels;
-    dev->groups = pl_cuda_groups;
+    dev->kernels = dev->set->tables[0];
+    dev->groups = dev->set->groups;
     PL_TRY_GOTO(pl_lt_load(&cuda->lt, d), out);
-    PL_TRY_GOTO(pl_products_create(cuda->lt, &cuda->products, d), out);
-    err = pl_cuda_preload(dev, d);
+    err = dev->set->open(dev, d);
 out:
     if (err != PL_ERR_OK) cuda_close(dev);
     return err == PL_ERR_DEVICE_LOST ? not_had(d) : err;

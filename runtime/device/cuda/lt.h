@@ -45,13 +45,6 @@ pl_err pl_lt_load(const struct pl_lt **out, struct pl_diag *d);
 /* The table goes, the library stays in the process. NULL-safe; sets it to NULL. */
 void pl_lt_unload(const struct pl_lt **lt);
 
-/* kernels/cuda/products.c: the handle, descriptors and algorithms, for as long as the device is
- * open. RUNTIME_HOST_OOM; RUNTIME_NO_DEVICE where cuBLASLt refuses to start. lt must outlive *out.
- * The caller keeps the result in pl_cuda.products. */
-struct pl_products;
-pl_err pl_products_create(const struct pl_lt *lt, struct pl_products **out, struct pl_diag *d);
-void pl_products_destroy(struct pl_products **products); /* NULL-safe; sets it to NULL */
-
 #ifdef __cplusplus
 }
 #endif

@@ -9,6 +9,7 @@
 
 #include "runtime/kernels/cpu/random.h"
 #include "runtime/kernels/cpu/simd.h"
+#include "runtime/kernels/facts.h"
 
 /* Elements [i, *) of v that lie one after another, at most `limit`. */
 static inline uint64_t pl_stretch(const struct pl_view *v, uint64_t i, uint64_t limit) {

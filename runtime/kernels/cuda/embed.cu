@@ -4,7 +4,7 @@
  * vocabulary, which the data room refuses, embeds as NaN and has no gradient: no wild access, and
  * the loss shows it. */
 #include "runtime/kernels/cuda/pairs.cuh"
-#include "runtime/kernels/cuda/products.h"
+#include "runtime/kernels/cuda/set_rows.h"
 #include "runtime/kernels/cuda/table.h"
 
 /* x[N,C] = table[ids[N]] * scale */

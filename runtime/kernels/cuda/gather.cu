@@ -5,7 +5,7 @@
  * without waiting. One outside its matrix would be a wild access, so it reads NaN, which the loss
  * shows, and writes nothing. */
 #include "runtime/kernels/cuda/pairs.cuh"
-#include "runtime/kernels/cuda/products.h"
+#include "runtime/kernels/cuda/set_rows.h"
 #include "runtime/kernels/cuda/table.h"
 
 /* out[T,C] = a[index[t]] + b[index[t]]; of: rows of a and b. */

@@ -17,6 +17,7 @@
 
 #include "estimator/base/alloc.h"
 #include "runtime/device/cuda/lt.h"
+#include "runtime/kernels/cuda/set_rows.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -27,11 +27,13 @@ struct pl_product {
     void *ws;
     uint64_t ws_bytes;
 };
+struct pl_lt; /* runtime/device/cuda/lt.h */
+/* The handle, descriptors and algorithms, for as long as the device is open. RUNTIME_HOST_OOM;
+ * RUNTIME_NO_DEVICE where cuBLASLt refuses to start. lt must outlive *out. The caller keeps the
+ * result in pl_cuda.products. */
+pl_err pl_products_create(const struct pl_lt *lt, struct pl_products **out, struct pl_diag *d);
+void pl_products_destroy(struct pl_products **products); /* NULL-safe; sets it to NULL */
 pl_err pl_products_run(struct pl_cuda *cuda, const struct pl_product *p);
-
-/* linear.cu: c[rows,cols] = (adds ? c : 0) + bias[cols], all in fp32 or bf16; bias NULL = none. */
-pl_err pl_cuda_set_rows(struct pl_device *dev, const struct pl_view *c, const struct pl_view *bias,
-                        bool adds);
 
 #ifdef __cplusplus
 }

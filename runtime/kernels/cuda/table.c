@@ -3,7 +3,7 @@
 
 #include "runtime/device/cuda/cuda.h"
 
-/* What has no kernel is work of the checkpoint room. */
+/* An op without a kernel is work of the checkpoint room. */
 const pl_kernel_fn pl_cuda_kernels[PL_OP_COUNT] = {
 #define PL_OP(KIND, name, COST, RUNS, what, INPUTS, OUTPUTS)                                       \
     PL_WITH_KERNEL_##RUNS([PL_OP_##KIND] = pl_cuda_##name, )
@@ -36,8 +36,7 @@ static cudaError_t load(const void *kernel, uint32_t shared_max) {
                                 (int)(shared_max - a.sharedSizeBytes));
 }
 
-pl_err pl_cuda_preload(struct pl_device *dev, struct pl_diag *d) {
-    const struct pl_cuda *cuda = pl_cuda_of(dev);
+pl_err pl_cuda_preload(const struct pl_cuda *cuda, struct pl_diag *d) {
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         for (const void *const *k = files[i].kernels; *k; k++) {
             cudaError_t e = load(*k, cuda->shared_max);

@@ -10,6 +10,7 @@
 #ifndef PL_RUNTIME_KERNELS_CUDA_TABLE_H
 #define PL_RUNTIME_KERNELS_CUDA_TABLE_H
 
+#include "estimator/base/diag.h"
 #include "estimator/ops/call.h"
 
 /* Every file with kernels, by its name. X(file) */
@@ -31,6 +32,7 @@
     X(optim)                                                                                       \
     X(quant4)                                                                                      \
     X(rope)                                                                                        \
+    X(set_rows)                                                                                    \
     X(start)
 
 #ifdef __cplusplus
@@ -43,6 +45,15 @@ extern "C" {
         PL_WITH_GROUP_##RUNS(pl_err pl_cuda_##name##_group(                                        \
                                  struct pl_device *dev, const struct pl_call *calls, uint32_t n);)
 #include "estimator/ops/op_rows.h"
+
+/* The kernels by op kind. */
+extern const pl_kernel_fn pl_cuda_kernels[PL_OP_COUNT];
+extern const pl_group_fn pl_cuda_groups[PL_OP_COUNT];
+
+/* Loads every kernel and opts into large shared memory, so that nothing is loaded lazily later and
+ * the context has its final size. */
+struct pl_cuda;
+pl_err pl_cuda_preload(const struct pl_cuda *cuda, struct pl_diag *d);
 
 /* Ends with NULL. */
 #define PL_CUDA_PRELOAD(file) const void *const pl_cuda_preload_##file[]

@@ -1,0 +1,69 @@
+/* cpu_level.c - the instruction set of this process: the best that the machine has, or the one that
+ * the environment names. */
+#include "estimator/base/text.h"
+#include "runtime/device/cpu/cpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_supported(const char *level) {
+#if defined(__x86_64__)
+    /* The features of each level that the compiler may use for these loops; a machine has all of a
+     * level or is treated as the one below (x86-64 psABI, "Microarchitecture levels"). */
+    __builtin_cpu_init();
+    bool v2 = __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("ssse3") &&
+              __builtin_cpu_supports("popcnt");
+    bool v3 = v2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+              __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+    bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+              __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+              __builtin_cpu_supports("avx512vl");
+    char digit = level[sizeof "x86-64-v" - 1];
+    return digit == '4' ? v4 : digit == '3' ? v3 : v2;
+#else
+    (void)level;
+    return true;
+#endif
+}
+
+uint32_t pl_cpu_levels(struct pl_cpu_level *out, uint32_t cap) {
+    static const char *const names[] = {
+#define X(level, name) name,
+        PL_CPU_LEVELS(X)
+#undef X
+    };
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < sizeof names / sizeof *names && n < cap; i++)
+        if (is_supported(names[i])) out[n++] = (struct pl_cpu_level){names[i], i};
+    return n;
+}
+
+static pl_err no_such_level(const char *wanted, const struct pl_cpu_level *levels, uint32_t n,
+                            struct pl_diag *d) {
+    struct pl_text names = {0};
+    for (uint32_t i = 0; i < n; i++)
+        pl_text_addf(&names, "%s%s", i ? ", " : "", levels[i].name);
+    pl_err err = pl_diag_set(d, PL_ERR_NO_DEVICE,
+                             "PLIMSOLL_CPU_LEVEL=%s: no kernels that this machine runs", wanted);
+    pl_diag_hint(d, "it runs %s; without the variable, the first", pl_text_str(&names));
+    pl_text_finish(&names);
+    return err;
+}
+
+pl_err pl_cpu_level(struct pl_cpu_level *out, struct pl_diag *d) {
+    struct pl_cpu_level levels[PL_CPU_MAX_LEVELS];
+    const uint32_t n = pl_cpu_levels(levels, PL_CPU_MAX_LEVELS);
+    const char *wanted = getenv("PLIMSOLL_CPU_LEVEL");
+    uint32_t i = 0;
+    if (n == 0) {
+        pl_err err =
+            pl_diag_set(d, PL_ERR_NO_DEVICE, "the CPU device needs an x86-64-v2 processor");
+        pl_diag_hint(d, "x86-64-v2 means SSE4.2, which every x86 machine since 2009 has");
+        return err;
+    }
+    while (wanted && *wanted && i < n && strcmp(levels[i].name, wanted) != 0)
+        i++;
+    if (i == n) return no_such_level(wanted, levels, n, d);
+    *out = levels[i];
+    return PL_ERR_OK;
+}
