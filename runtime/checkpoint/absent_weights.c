@@ -1,9 +1,10 @@
 /* absent_weights.c - a directory without the weight files that are looked for: what it has instead,
  * and what to do with that. */
+#include "runtime/checkpoint/absent_weights.h"
+
 #include "estimator/base/alloc.h"
 #include "estimator/base/stand_in.h"
 #include "runtime/checkpoint/read_file.h"
-#include "runtime/checkpoint/windows.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -2,6 +2,7 @@
 #include "runtime/checkpoint/identity.h"
 #include "estimator/base/checked.h"
 #include "runtime/checkpoint/json_io.h"
+#include "runtime/checkpoint/weight_files.h"
 #include "runtime/checkpoint/windows.h"
 
 #include <stdlib.h>

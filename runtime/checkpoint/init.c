@@ -1,8 +1,10 @@
 /* init.c - starting values. A value is a function of (seed, kind, row, layer, element) alone:
  * neither the size of staging nor the fusing of matrices nor the LoRA targets move it. */
 #include "runtime/checkpoint/init.h"
+#include "runtime/checkpoint/quantise.h"
 
 #include "runtime/checkpoint/tensor_io.h"
+#include "runtime/checkpoint/window_load.h"
 #include "runtime/checkpoint/windows.h"
 
 #include <math.h>

@@ -6,6 +6,10 @@
 #include "runtime/checkpoint/finite.h"
 #include "runtime/checkpoint/merge_files.h"
 #include "runtime/checkpoint/model_io.h"
+#include "runtime/checkpoint/surplus.h"
+#include "runtime/checkpoint/weight_files.h"
+#include "runtime/checkpoint/window_resolve.h"
+#include "runtime/checkpoint/window_write.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -139,8 +143,7 @@ static pl_err open_all(struct pl_merge_files *f, const struct pl_model *m, const
     PL_TRY(pl_adapter_config_read(&f->config, adapter_dir, d));
     PL_TRY(
         pl_weight_files_open(&f->adapter, adapter_dir, PL_ADAPTER_STEM, PL_ERR_CHECKPOINT_FILE, d));
-    if (model_dir)
-        PL_TRY(pl_weight_files_open(&f->base, model_dir, "model", PL_ERR_MODEL_FILE, d));
+    if (model_dir) PL_TRY(pl_weight_files_open(&f->base, model_dir, "model", PL_ERR_MODEL_FILE, d));
     PL_TRY(pl_adapter_config_targets(&f->config, m, &f->targets, d));
     f->unties = m->tied && (f->targets.once | f->targets.whole);
     PL_TRY(list_tensors(f, m, d));

@@ -17,6 +17,7 @@
 
 #include "runtime/checkpoint/adapter_config.h"
 #include "runtime/checkpoint/companions.h"
+#include "runtime/checkpoint/weight_files.h"
 #include "runtime/checkpoint/windows.h"
 
 struct pl_merge_files {

@@ -8,6 +8,7 @@
 #include "runtime/checkpoint/companions.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/tensor_io.h"
+#include "runtime/checkpoint/window_write.h"
 #include "runtime/checkpoint/windows.h"
 
 /* Whether `dir` has weight files at all: model.safetensors, or an index of shards. */

@@ -1,5 +1,6 @@
 /* plain_names.c - see plain_names.h. */
 #include "runtime/checkpoint/plain_names.h"
+#include "runtime/checkpoint/windows.h"
 
 #include "estimator/base/alloc.h"
 

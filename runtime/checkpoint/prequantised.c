@@ -4,10 +4,10 @@
  * under double quantisation with X.weight.nested_absmax), the tables X.weight.quant_map and
  * X.weight.nested_quant_map, and X.weight.quant_state.bitsandbytes__nf4 (or __fp4), a JSON text.
  * Format: bitsandbytes, functional.py, QuantState.as_dict(packed=True). */
+#include "runtime/checkpoint/prequantised.h"
+
 #include "estimator/base/checked.h"
 #include "estimator/base/json_tree.h"
-#include "runtime/checkpoint/tensor_io.h"
-#include "runtime/checkpoint/windows.h"
 #include "runtime/kernels/quant.h"
 
 #include <stdio.h>

@@ -6,10 +6,10 @@
  * room for all of them the values are quantised a second time rather than kept.
  * Kernels of the device read staging and write into place, so only values pass through it; without
  * kernels the host works in it. */
+#include "runtime/checkpoint/quantise.h"
+
 #include "estimator/base/checked.h"
 #include "runtime/checkpoint/convert.h"
-#include "runtime/checkpoint/tensor_io.h"
-#include "runtime/checkpoint/windows.h"
 #include "runtime/kernels/quant.h"
 #include "runtime/kernels/start.h"
 

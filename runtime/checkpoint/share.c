@@ -5,6 +5,8 @@
 #include "estimator/base/checked.h"
 #include "runtime/checkpoint/cut.h"
 #include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/tensor_io.h"
+#include "runtime/checkpoint/window_write.h"
 #include "runtime/comm/comm.h"
 
 #include <stdio.h>

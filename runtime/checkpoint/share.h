@@ -17,6 +17,8 @@
 #ifndef PL_RUNTIME_CHECKPOINT_SHARE_H
 #define PL_RUNTIME_CHECKPOINT_SHARE_H
 
+#include "runtime/checkpoint/durable.h"
+#include "runtime/checkpoint/tensor_io.h"
 #include "runtime/checkpoint/windows.h"
 
 /* An fsync and three agreements take longer than to write so many bytes. What all ranks hold is

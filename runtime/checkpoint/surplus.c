@@ -1,8 +1,9 @@
 /* surplus.c - tensors of a model's files that its program has no row for. */
+#include "runtime/checkpoint/surplus.h"
+
 #include "estimator/base/alloc.h"
 #include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/plain_names.h"
-#include "runtime/checkpoint/windows.h"
 
 #include <stdio.h>
 #include <stdlib.h>

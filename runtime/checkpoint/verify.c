@@ -2,13 +2,16 @@
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "estimator/base/open_file.h"
+#include "runtime/checkpoint/absent_weights.h"
 #include "runtime/checkpoint/adapter_config.h"
 #include "runtime/checkpoint/finite.h"
 #include "runtime/checkpoint/json_io.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/read_file.h"
 #include "runtime/checkpoint/run_state.h"
+#include "runtime/checkpoint/surplus.h"
 #include "runtime/checkpoint/verify.h"
+#include "runtime/checkpoint/weight_files.h"
 #include "runtime/checkpoint/windows.h"
 
 #include <dirent.h>

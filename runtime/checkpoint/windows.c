@@ -224,3 +224,10 @@ void pl_windows_finish(struct pl_windows *w) {
     free(w->items);
     *w = (struct pl_windows){0};
 }
+
+pl_err pl_window_columns(const struct pl_window *w, uint64_t elements, uint64_t *out,
+                         struct pl_diag *d) {
+    *out = pl_u64_min(elements / w->dims[0], w->dims[1]);
+    if (*out) return PL_ERR_OK;
+    return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "a staging buffer holds no column of %s", w->name);
+}

@@ -3,6 +3,7 @@
 #include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/json_io.h"
 #include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/surplus.h"
 #include "runtime/checkpoint/windows.h"
 #include "tests/checkpoint/rig.h"
 
