@@ -13,20 +13,6 @@
 
 enum { BEAT_MS = 1000 };
 
-bool pl_control_set_loss(struct pl_control *c, const struct pl_loss *loss) {
-    if (atomic_load(&c->lost)) return false;
-    c->loss = *loss;
-    atomic_store(&c->lost, true);
-    pthread_cond_broadcast(&c->moved);
-    return true;
-}
-
-void pl_control_wake(struct pl_control *c) {
-    const uint64_t one = 1;
-    ssize_t written = c->wake >= 0 ? write(c->wake, &one, sizeof one) : 0;
-    (void)written; /* a full counter wakes it just as well */
-}
-
 const char *pl_control_host(const struct pl_control *c, uint32_t rank) {
     return c->hosts[rank][0] ? c->hosts[rank] : "an unnamed host";
 }

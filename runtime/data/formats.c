@@ -8,10 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-bool pl_row_no_memory(struct pl_row_parser *p) {
-    return pl_scan_fail(&p->scan, PL_ERR_HOST_OOM, p->scan.at, NULL, "no memory for the row");
-}
-
 /* "`text` is a number, expected a string" */
 static bool wrong_type(struct pl_row_parser *p, const char *key, const char *expected) {
     enum pl_scan_kind kind = pl_scan_peek(&p->scan);
@@ -19,22 +15,6 @@ static bool wrong_type(struct pl_row_parser *p, const char *key, const char *exp
     return pl_scan_fail(&p->scan, PL_ERR_DATA_FIELD, p->scan.at,
                         kind == PL_SCAN_ARRAY ? "one object per row, not columns of values" : NULL,
                         "`%s` is %s, expected %s", key, pl_scan_kind_name(kind), expected);
-}
-
-bool pl_row_fail_with_problem(struct pl_row_parser *p, int k) {
-    return pl_scan_fail(&p->scan, p->problem.err, p->at[k],
-                        p->problem.hint[0] ? p->problem.hint : NULL, "%s", p->problem.message);
-}
-
-void pl_row_go_to(struct pl_row_parser *p, int k) {
-    p->scan.at = p->at[k];
-}
-
-bool pl_row_add_string(struct pl_row_parser *p, int k) {
-    if (!p->seen[k]) return true;
-    pl_row_go_to(p, k);
-    if (pl_scan_peek(&p->scan) == PL_SCAN_NULL) return true;
-    return pl_scan_string(&p->scan, &p->text);
 }
 
 /* --- the table -------------------------------------------------------------------------------- */

@@ -7,9 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes that rendering a message is worth, and the work that any row may have: so much, and so many
- * renders of the whole row. */
-#define MESSAGE_COST 128
+/* The work that any row may have: so many bytes, and so many renders of the whole row. */
 #define LEAST_BUDGET (UINT64_C(1) << 26)
 #define BUDGET_RATIO 32
 
@@ -27,40 +25,11 @@ void pl_chat_own_finish(struct pl_chat_own *o) {
 }
 
 /* --- renders of parts ------------------------------------------------------------------------- */
-pl_err pl_chat_own_afford(const struct pl_chat_own *o, struct pl_diag *d) {
-    if (o->spent <= o->budget) return PL_ERR_OK;
-    pl_diag_set(d, PL_ERR_DATA_TEMPLATE,
-                "the row has too many messages to find each of them in what the template renders");
-    pl_diag_hint(d, "use a template that marks answers by {%% generation %%}, or split the row");
-    return PL_ERR_DATA_TEMPLATE;
-}
-
-pl_err pl_chat_own_render_part(struct pl_chat_own *o, const struct pl_chat_part *part,
-                               struct pl_diag *refused, struct pl_diag *d) {
-    struct pl_chat_request r = o->request;
-    struct pl_jinja_list first = *r.messages.list;
-    first.n = part->n;
-    r.messages = pl_jinja_list(&first, PL_JINJA_PLAIN);
-    r.generate = part->generate;
-    r.turns = part->turns;
-    *refused = (struct pl_diag){0};
-    pl_err err = pl_chat_program_render(&o->program, &o->memory, &r, &o->part, NULL, refused);
-    if (err == PL_ERR_HOST_OOM) return pl_diag_set(d, err, "%s", refused->message);
-    o->spent += o->part.len + MESSAGE_COST * (uint64_t)part->n;
-    return pl_chat_own_afford(o, d);
-}
-
 /* The first n messages into o->part. */
 static pl_err render_first(struct pl_chat_own *o, size_t n, bool generate, struct pl_diag *refused,
                            struct pl_diag *d) {
     const struct pl_chat_part part = {.n = n, .generate = generate};
     return pl_chat_own_render_part(o, &part, refused, d);
-}
-
-const struct pl_jinja_span *pl_chat_own_turn(const struct pl_chat_own *o, size_t i,
-                                             const struct pl_text *whole) {
-    const struct pl_jinja_span *turn = &o->turns[i];
-    return turn->begin < turn->end && turn->end <= whole->len ? turn : NULL;
 }
 
 static bool begins_with(const struct pl_text *whole, const struct pl_text *part) {
@@ -295,7 +264,7 @@ static pl_err render_whole(struct pl_chat_own *o, const struct pl_conversation *
                            struct pl_text *out, struct pl_jinja_spans *marked, struct pl_diag *d) {
     const struct pl_chat_request r = o->request;
     PL_TRY(render_with_parts(o, c, out, marked, d));
-    const uint64_t cost = out->len + MESSAGE_COST * (uint64_t)r.messages.list->n;
+    const uint64_t cost = out->len + PL_CHAT_MESSAGE_COST * (uint64_t)r.messages.list->n;
     o->spent = 0;
     o->budget = LEAST_BUDGET + BUDGET_RATIO * cost;
     return PL_ERR_OK;

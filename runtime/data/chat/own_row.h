@@ -8,6 +8,8 @@
 
 #include "runtime/data/chat/own.h"
 
+#define PL_CHAT_MESSAGE_COST 128 /* bytes that rendering a message is worth */
+
 /* A refusal of the program is in *refused; the result says what ends the row: missing memory, or
  * R1. */
 struct pl_chat_part {

@@ -61,8 +61,5 @@ bool pl_jinja_replace(struct pl_jinja_run *r, const struct pl_jinja_value *v,
 /* str.splitlines(); a further line feed may be imagined at the end. */
 bool pl_jinja_split_lines(struct pl_jinja_run *r, const struct pl_jinja_value *v, bool one_more,
                           struct pl_jinja_list **out);
-/* separator.join of the str() of each. */
-bool pl_jinja_join_all(struct pl_jinja_run *r, const struct pl_jinja_value *separator,
-                       struct pl_jinja_iterator *it, bool strings_only, struct pl_jinja_value *out);
 
 #endif

@@ -127,7 +127,7 @@ static bool next_mapped(struct pl_jinja_run *r, struct pl_jinja_iterator *it,
     if (*done) return true;
     if (!c->n && keyword(r, c, "attribute")) return map_attribute(r, c, &v, out);
     if (!c->n) return pl_jinja_fail(r, "map requires a filter argument");
-    return named(r, it, 0, "filter", pl_jinja_filters()) && pass_on(r, it->function, c, 1, &v, out);
+    return named(r, it, 0, "filter", r->filters) && pass_on(r, it->function, c, 1, &v, out);
 }
 
 FILTER(map) {
@@ -146,7 +146,7 @@ static bool is_wanted(struct pl_jinja_run *r, struct pl_jinja_iterator *it,
     if (c->n < skip) return pl_jinja_fail(r, "an attribute is expected");
     if (skip && !by_path(r, element, &c->positional[0], &v)) return false;
     holds = v;
-    if (c->n > skip && (!named(r, it, skip, "test", pl_jinja_tests()) ||
+    if (c->n > skip && (!named(r, it, skip, "test", r->tests) ||
                         !pass_on(r, it->function, c, skip + 1, &v, &holds)))
         return false;
     *out = pl_jinja_truth(&holds) != it->reject;
@@ -303,26 +303,6 @@ FILTER(list) {
     struct pl_jinja_list *l;
     if (!pl_jinja_list_of(r, &c->self, &l)) return false;
     *out = pl_jinja_list(l, PL_JINJA_PLAIN);
-    return true;
-}
-
-bool pl_jinja_join_all(struct pl_jinja_run *r, const struct pl_jinja_value *separator,
-                       struct pl_jinja_iterator *it, bool strings_only,
-                       struct pl_jinja_value *out) {
-    struct pl_jinja_value s = pl_jinja_literal(""), v, text;
-    bool done;
-    for (bool first = true;; first = false) {
-        if (!pl_jinja_next(r, it, &v, &done)) return false;
-        if (done) break;
-        if (strings_only && v.kind != PL_JINJA_STRING)
-            return pl_jinja_fail(r, "join: expected str instance, %s found",
-                                 pl_jinja_type_name(&v));
-        if (!pl_jinja_str(r, &v, &text) ||
-            (!first && !pl_jinja_grow(r, &s, separator->s, separator->n)) ||
-            !pl_jinja_grow(r, &s, text.s, text.n))
-            return false;
-    }
-    *out = s;
     return true;
 }
 

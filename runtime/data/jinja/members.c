@@ -1,5 +1,5 @@
 /* members.c - attributes and items: the look-ups of Jinja's sandbox, and methods of values. */
-#include "runtime/data/jinja/run.h"
+#include "runtime/data/jinja/loop.h"
 #include "runtime/data/tokenizer/utf8.h"
 
 #define LOOKING_FOR_NAME 256 /* units: a table of methods is looked through */

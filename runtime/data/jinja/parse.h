@@ -1,4 +1,5 @@
-/* parse.h - the parser's state; between parse.c, which reads statements, and parse_expression.c.
+/* parse.h - the parser's state: parser.c, on which parse_expression.c stands, and on that parse.c,
+ * which reads statements.
  *
  * In: tokens.  Out: nodes.  Needs: lex, tree.
  *   G1  a function returns NULL after recording why; a list that may be empty is asked for by bool
@@ -56,6 +57,8 @@ struct pl_jinja_node *pl_jinja_node_new(struct pl_jinja_parser *p, int kind,
                                         const struct pl_jinja_token *at);
 /* Appends n to c; false where n is NULL. */
 bool pl_jinja_chain_add(struct pl_jinja_chain *c, struct pl_jinja_node *n);
+/* A name that is not among the symbols yet. False: no memory. */
+bool pl_jinja_add_symbol(struct pl_jinja *program, const char *name, size_t n);
 /* The number of a name among the symbols of the program. */
 bool pl_jinja_intern(struct pl_jinja_parser *p, const struct pl_jinja_token *name, uint32_t *out);
 /* The name token that comes next. NULL: it is another. */

@@ -156,3 +156,23 @@ bool pl_jinja_str(struct pl_jinja_run *r, const struct pl_jinja_value *v,
     *out = s;
     return true;
 }
+
+bool pl_jinja_join_all(struct pl_jinja_run *r, const struct pl_jinja_value *separator,
+                       struct pl_jinja_iterator *it, bool strings_only,
+                       struct pl_jinja_value *out) {
+    struct pl_jinja_value s = pl_jinja_literal(""), v, text;
+    bool done;
+    for (bool first = true;; first = false) {
+        if (!pl_jinja_next(r, it, &v, &done)) return false;
+        if (done) break;
+        if (strings_only && v.kind != PL_JINJA_STRING)
+            return pl_jinja_fail(r, "join: expected str instance, %s found",
+                                 pl_jinja_type_name(&v));
+        if (!pl_jinja_str(r, &v, &text) ||
+            (!first && !pl_jinja_grow(r, &s, separator->s, separator->n)) ||
+            !pl_jinja_grow(r, &s, text.s, text.n))
+            return false;
+    }
+    *out = s;
+    return true;
+}

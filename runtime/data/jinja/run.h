@@ -36,6 +36,8 @@ struct pl_jinja_run {
     struct pl_text *out;
     struct pl_jinja_spans *spans;
     const struct pl_jinja_inputs *inputs;
+    /* Tables, for filters and tests that are given the name of another. */
+    const struct pl_jinja_function *filters, *tests;
     struct pl_jinja_value *globals; /* [n_symbols]: the outermost scope */
     struct pl_jinja_scope *scope;   /* NULL: that one */
     const struct pl_jinja_node *at; /* what is being evaluated */
@@ -139,6 +141,9 @@ bool pl_jinja_list_of(struct pl_jinja_run *r, const struct pl_jinja_value *v,
                       struct pl_jinja_list **out);
 /* len(v); false without a failure recorded: it has none. */
 bool pl_jinja_length(struct pl_jinja_meter *m, const struct pl_jinja_value *v, size_t *out);
+/* separator.join of the str() of each (represent.c). */
+bool pl_jinja_join_all(struct pl_jinja_run *r, const struct pl_jinja_value *separator,
+                       struct pl_jinja_iterator *it, bool strings_only, struct pl_jinja_value *out);
 /* Stable, by the keys. */
 bool pl_jinja_sort(struct pl_jinja_run *r, struct pl_jinja_entry *all, size_t n, bool reverse);
 
@@ -162,8 +167,6 @@ bool pl_jinja_item(struct pl_jinja_run *r, const struct pl_jinja_value *v,
 /* A member that is no item: a method, an attribute of a namespace or a loop; ABSENT = none. */
 bool pl_jinja_member(struct pl_jinja_run *r, const struct pl_jinja_value *v, const char *name,
                      size_t n, struct pl_jinja_value *out);
-bool pl_jinja_loop_member(struct pl_jinja_run *r, struct pl_jinja_loop *loop, const char *name,
-                          size_t n, struct pl_jinja_value *out);
 /* Binds positional and keyword arguments to the parameters of f, and calls it. */
 bool pl_jinja_invoke(struct pl_jinja_run *r, const struct pl_jinja_function *f,
                      struct pl_jinja_call *c, struct pl_jinja_value *out);

@@ -118,10 +118,10 @@ static bool names(struct pl_jinja_run *r, const struct pl_jinja_value *v,
            answer(out, v->kind == PL_JINJA_STRING && pl_jinja_find_function(table, v->s, v->n));
 }
 SELF(filter) {
-    return names(r, &c->self, pl_jinja_filters(), out);
+    return names(r, &c->self, r->filters, out);
 }
 SELF(test) {
-    return names(r, &c->self, pl_jinja_tests(), out);
+    return names(r, &c->self, r->tests, out);
 }
 
 /* --- table ------------------------------------------------------------------------------------ */

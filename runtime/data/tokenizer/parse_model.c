@@ -1,11 +1,11 @@
-/* parse_model.c - vocabulary, merges, added tokens and post-processor of a tokenizer.json. */
+/* parse_model.c - vocabulary and merges of a model of type BPE, and the choice of the type. */
 #include "estimator/base/alloc.h"
 #include "runtime/data/tokenizer/byte_chars.h"
 #include "runtime/data/tokenizer/json_fields.h"
+#include "runtime/data/tokenizer/model_pieces.h"
 #include "runtime/data/tokenizer/tokenizer_parts.h"
 #include "runtime/data/tokenizer/utf8.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,22 +32,6 @@ static bool read_id(struct pl_scan *s, uint32_t *out) {
     }
     *out = v;
     return true;
-}
-
-pl_err pl_tokenizer_put_piece(struct pl_tokenizer *t, const struct pl_text *piece, uint32_t v,
-                              struct pl_diag *d) {
-    const char *s = pl_text_str(piece);
-    if (piece->failed) return no_memory(d);
-    if (piece->len > PL_VOCAB_MOST_BYTES)
-        return pl_diag_set(d, PL_ERR_TOKENIZER_FIELD, "`model.vocab` has a piece of %zu bytes",
-                           piece->len);
-    const char *twin = pl_vocab_piece(&t->model, v, NULL);
-    if (twin)
-        return pl_diag_set(d, PL_ERR_TOKENIZER_FIELD,
-                           "`model.vocab` gives `%.60s` and `%.60s` the id %u", twin, s, v);
-    if (pl_vocab_find(&t->model, s, piece->len) >= 0)
-        return pl_diag_set(d, PL_ERR_TOKENIZER_FIELD, "`model.vocab` has `%.60s` twice", s);
-    return pl_vocab_put(&t->model, v, s, piece->len) ? PL_ERR_OK : no_memory(d);
 }
 
 static pl_err add_piece(struct pl_tokenizer *t, const struct pl_text *piece, struct pl_scan *id,
@@ -182,14 +166,6 @@ static pl_err read_merges(struct pl_tokenizer *t, const struct pl_fields *f,
 }
 
 /* --- the model -------------------------------------------------------------------------------- */
-
-void pl_tokenizer_byte_pieces(const struct pl_vocab *v, bool fallback, int32_t out[256]) {
-    for (unsigned c = 0; c < 256; c++) {
-        char code[8];
-        snprintf(code, sizeof code, "<0x%02X>", c);
-        out[c] = fallback ? pl_vocab_find(v, code, 6) : -1;
-    }
-}
 
 static void fill_singles(struct pl_bpe *b, bool fallback) {
     for (unsigned c = 0; c < 256; c++) {

@@ -1,6 +1,7 @@
 /* parse_unigram.c - pieces and scores of a model of type Unigram. */
 #include "estimator/base/alloc.h"
 #include "runtime/data/tokenizer/json_fields.h"
+#include "runtime/data/tokenizer/model_pieces.h"
 #include "runtime/data/tokenizer/tokenizer_parts.h"
 
 #include <math.h>

@@ -1,5 +1,4 @@
-/* tokenizer_files.c - the files of a tokenizer: tokenizer.json, plain or gzip, and what stands
- * beside it. */
+/* tokenizer_files.c - opening a tokenizer: tokenizer.json, and the files that come with it. */
 #include "estimator/base/alloc.h"
 #include "estimator/base/open_file.h"
 #include "runtime/data/tokenizer/tokenizer.h"
@@ -11,70 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
-#include <zlib.h>
 
-/* Unpacked. The largest known has 35 MB, and gzip makes a tokenizer a fifth of itself. */
-#define FILE_MOST_BYTES ((size_t)128 << 20)
-#define GZIP_MOST_TIMES 100
-#define GZIP_FREE_BYTES ((size_t)1 << 20)
-#define PATH_BYTES      4096
-
-/* --- reading ---------------------------------------------------------------------------------- */
-
-static bool is_bomb(gzFile z, size_t bytes) {
-    const z_off_t packed = gzoffset(z);
-    return bytes > GZIP_FREE_BYTES && packed >= 0 && bytes / GZIP_MOST_TIMES > (size_t)packed;
-}
-
-static pl_err read_stream(gzFile z, const char *path, struct pl_text *out, struct pl_diag *d) {
-    enum { BLOCK = 1 << 16 };
-    char *block = pl_malloc(BLOCK);
-    pl_err err = PL_ERR_OK;
-    int n = 0, code;
-    if (!block || gzbuffer(z, BLOCK) != 0) {
-        free(block);
-        return pl_host_oom(d, path);
-    }
-    while (err == PL_ERR_OK && (n = gzread(z, block, BLOCK)) > 0) {
-        pl_text_addn(out, block, (size_t)n);
-        if (out->failed) err = pl_host_oom(d, path);
-        if (out->len > FILE_MOST_BYTES)
-            err = pl_diag_at(d, PL_ERR_TOKENIZER_FILE, path, 0, 0, "the file is above %zu MiB",
-                             FILE_MOST_BYTES >> 20);
-        else if (is_bomb(z, out->len))
-            err = pl_diag_at(d, PL_ERR_TOKENIZER_FILE, path, 0, 0,
-                             "unpacked the file is above %d times its size", GZIP_MOST_TIMES);
-    }
-    const char *why = gzerror(z, &code);
-    if (err == PL_ERR_OK && n < 0)
-        err = code == Z_MEM_ERROR ? pl_host_oom(d, path)
-                                  : pl_diag_at(d, PL_ERR_TOKENIZER_FILE, path, 0, 0,
-                                               "the file cannot be read: %s", why);
-    free(block);
-    return err;
-}
-
-pl_err pl_tokenizer_read_file(const char *path, struct pl_text *out, bool *there,
-                              struct pl_diag *d) {
-    const char *why;
-    int fd = pl_open_file(path, NULL, &why);
-    *there = fd >= 0 || (errno != ENOENT && errno != ENOTDIR);
-    if (fd < 0 && !*there) return PL_ERR_OK;
-    if (fd < 0)
-        return pl_diag_at(d, pl_err_of_errno(PL_ERR_TOKENIZER_FILE), path, 0, 0,
-                          "the file cannot be opened: %s", why);
-    gzFile z = gzdopen(fd, "rb");
-    if (!z) {
-        close(fd);
-        return pl_host_oom(d, path);
-    }
-    pl_err err = read_stream(z, path, out, d);
-    gzclose(z);
-    return err;
-}
-
-/* --- opening ---------------------------------------------------------------------------------- */
+#define PATH_BYTES 4096
 
 static pl_err join_path(char out[PATH_BYTES], const char *directory, const char *name,
                         struct pl_diag *d) {
@@ -125,8 +62,7 @@ static pl_err parse_files(struct pl_tokenizer *t, const struct pl_tokenizer_docu
         if (d && !d->file[0]) snprintf(d->file, sizeof d->file, "%.511s", c->path);
     } else {
         err = pl_tokenizer_parse(t, doc, &tokens, d);
-        if (err != PL_ERR_OK && d && !d->file[0])
-            snprintf(d->file, sizeof d->file, "%.511s", file);
+        if (err != PL_ERR_OK && d && !d->file[0]) snprintf(d->file, sizeof d->file, "%.511s", file);
     }
     free(tokens.all);
     return err;

@@ -15,6 +15,7 @@
 #include "runtime/data/tokenizer/bpe.h"
 #include "runtime/data/tokenizer/json_fields.h"
 #include "runtime/data/tokenizer/normalizer.h"
+#include "runtime/data/tokenizer/packed_file.h"
 #include "runtime/data/tokenizer/piece_decoder.h"
 #include "runtime/data/tokenizer/pretokenizer.h"
 #include "runtime/data/tokenizer/template_text.h"
@@ -66,15 +67,12 @@ struct pl_tokenizer {
     struct pl_piece_decoder decoder;
     struct pl_token_template around;
     int64_t bos, eos;
-    uint32_t n_of_file;   /* one more than the largest id of tokenizer.json */
-    struct pl_text notes; /* lines about what the files say */
+    uint32_t n_of_file;                      /* one more than the largest id of tokenizer.json */
+    struct pl_text notes;                    /* lines about what the files say */
     struct pl_tokenizer_template *templates; /* [n_templates], owned */
     size_t n_templates;
 };
 
-/* Appends the file, unpacked; *there = false, and no error, when there is none. */
-pl_err pl_tokenizer_read_file(const char *path, struct pl_text *out, bool *there,
-                              struct pl_diag *d);
 /* The error of a directory without tokenizer.json: what else is there, and what converts it. */
 pl_err pl_tokenizer_refuse_directory(const char *directory, struct pl_diag *d);
 /* chat_template.jinja and chat_templates/ of a directory. */
@@ -99,11 +97,6 @@ pl_err pl_tokenizer_parse_template(struct pl_tokenizer *t, const json_t *root, s
 /* The model of `f`, after the steps. */
 pl_err pl_tokenizer_parse_unigram(struct pl_tokenizer *t, const struct pl_fields *f,
                                   const struct pl_tokenizer_document *doc);
-/* Puts a piece into t->model unless piece or id are there. */
-pl_err pl_tokenizer_put_piece(struct pl_tokenizer *t, const struct pl_text *piece, uint32_t v,
-                              struct pl_diag *d);
-/* Ids of "<0x00>"...; all -1 without byte_fallback. */
-void pl_tokenizer_byte_pieces(const struct pl_vocab *v, bool fallback, int32_t out[256]);
 /* The tokenizer of the word `byte`. */
 pl_err pl_tokenizer_make_byte(struct pl_tokenizer *t, struct pl_diag *d);
 
