@@ -3,8 +3,8 @@
  * Files keep Hugging Face's split names; the program computes with fused matrices. A window ties
  * one to the other, and everything else in this room - load, save, initialise, resume - is a walk
  * over a list of windows.
- * In: program.  Out: lists, which weight_files.h and window_resolve.h find in files, window_load.h reads
- * and window_save.h writes.
+ * In: program.  Out: lists, which weight_files.h and window_resolve.h find in files, window_load.h
+ * reads and window_save.h writes.
  * Needs: base, model, program.
  *   W1  a window is contiguous: rows of a fused matrix are, and vectors have one column
  *   W2  all windows of a list are found, with shape and type, before the first byte moves

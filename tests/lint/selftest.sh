@@ -95,6 +95,41 @@ printf "table='\nruntime/gone:\nruntime/report: estimator/base/gone.h\n'\n" >"$t
 expect circles 'row runtime/gone: no file begins with runtime/gone/'
 expect circles 'row runtime/report: no file begins with estimator/base/gone.h'
 
+# declared LINE MESSAGE: a source that declares what it should include
+declared() {
+    fresh
+    printf '%s\n' "$1" >>"$tree/runtime/report/log.c"
+    expect circles "$2"
+}
+hidden="log.c:4: a declaration of another unit's belongs into a header"
+declared 'extern int pl_gone;' "$hidden"
+declared '#define X(name) extern int pl_##name;' "$hidden"
+declared 'extern "C" int pl_gone(int a);' "$hidden"
+declared 'int pl_gone(int a, int (*b)(int));' "$hidden"
+declared 'extern "C" int pl_here(int a) { return g(a); }' ''
+declared 'int pl_here(int a) { return g(a); } /* extern int x; */' ''
+declared 'static const char text[] = "extern int x;";' ''
+declared 'static int later(int a);' ''
+
+# calls: a source that calls another one, which may call it again, or another room
+calls() {
+    fresh
+    printf 'int steps(void);\nint log_(void) { return steps(); }\n' >"$tree/runtime/report/log.c"
+    printf '%s\nint steps(void) { return %s(); }\n' "int $1(void);" "$1" >"$tree/runtime/report/steps.c"
+    mkdir -p "$tree/build"
+    list=
+    for unit in runtime/report/log runtime/report/steps; do
+        mkdir -p "$tree/build/$(dirname "$unit")"
+        ${CC:-cc} -c "$tree/$unit.c" -o "$tree/build/$unit.o"
+        list="$list${list:+,}{\"directory\": \"$tree/build\", \"file\": \"../$unit.c\", \"output\": \"$unit.o\"}"
+    done
+    echo "[$list]" >"$tree/build/compile_commands.json"
+    expect calls "$2"
+    rm -rf "$tree/build"
+}
+calls log_ 'circle of calls runtime/report/log.c runtime/report/steps.c'
+calls rest ''
+
 fresh
 echo 'uint64_t bytes(void);' >"$tree/runtime/report/report.h"
 expect headers 'report.h: does not compile alone'
