@@ -57,8 +57,9 @@ static pl_err unsupported(const struct pl_adapter_config *c, struct pl_diag *d, 
     return err;
 }
 
-/* What PEFT 0.21 can do to a model that plain LoRA does not. Off is what the type says, or absent,
- * or null; an object must be empty too. */
+/* The settings of PEFT 0.21 that do more to a model than plain LoRA does. A setting is off by the
+ * value that its type says, where it is absent, or where it is null; an object must be empty
+ * too. */
 static const struct {
     const char *key;
     json_type off;

@@ -1,7 +1,7 @@
 /* adapter_config.h - adapter_config.json of a PEFT directory, as far as it decides arithmetic.
  *
  * In: a directory.  Out: rank, scale and what names the modules.  Needs: base, model, jansson.
- *   A1  a config that asks for more than y = W x + s B A x, and modules trained whole beside it, is
+ *   A1  a config that asks for more than y = W x + s B A x, and modules trained whole with it, is
  *       refused by the name of the key, so that no adapter is read as something it is not
  *   A2  a key that is absent has the value PEFT's LoraConfig gives it (r 8, lora_alpha 8)
  * Use: pl_adapter_config_read(&c, dir, &d); ... pl_adapter_config_finish(&c); */
@@ -35,7 +35,7 @@ void pl_adapter_config_finish(struct pl_adapter_config *c); /* safe on {0} */
 /* The modules of a model that such an adapter sits on; PL_ERR_CHECKPOINT_MISMATCH. */
 pl_err pl_adapter_config_targets(const struct pl_adapter_config *c, const struct pl_model *m,
                                  struct pl_targets *out, struct pl_diag *d);
-/* Where a diagnosis has no hint of its own: which model the adapter was trained on. */
+/* Gives a diagnosis that has no hint the name of the model that the adapter was trained on. */
 void pl_adapter_config_hint(const struct pl_adapter_config *c, struct pl_diag *d);
 /* PL_ERR_CHECKPOINT_MISMATCH with the path in front and the hint of a run that is to be resumed. */
 pl_err pl_adapter_config_refuse(const struct pl_adapter_config *c, struct pl_diag *d,

@@ -22,8 +22,8 @@
 #define ADAPTER_FILE PL_ADAPTER_STEM ".safetensors"
 #define NAMES_TEXT   512
 
-/* Where the same modules are adapted in every layer that has any, their names and those layers, as
- * people write them; else every path. Either way PEFT finds the same modules again. */
+/* The names of modules and the layers, as people write them, where the same modules are adapted in
+ * every layer that has any; else every path. Either way PEFT finds the same modules again. */
 struct adapted {
     const struct pl_program *p;
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
@@ -76,7 +76,7 @@ static json_t *layer_list(const struct adapted *a) {
     return list;
 }
 
-/* Of a module that stands once: `lm_head`, `embed_tokens`. */
+/* The name of a module that stands once: `lm_head`, `embed_tokens`. */
 static const char *end_of_path(const struct pl_param_row *row, char path[128]) {
     pl_target_path(row, 0, path);
     const char *end = strrchr(path, '.');
@@ -172,7 +172,7 @@ static void join_rows(const struct pl_program *p, uint32_t mask, char out[NAMES_
                             end_of_path(&rows[r], path));
 }
 
-/* Which layers they are in, the tensors of the file will tell. */
+/* The tensors of the file will tell which layers they are in. */
 static pl_err check_targets(const struct pl_adapter_config *c, const struct pl_program *p,
                             struct pl_diag *d) {
     struct pl_targets t;

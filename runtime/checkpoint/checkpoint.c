@@ -47,7 +47,7 @@ char *pl_checkpoint_path(const char *output_dir, uint64_t step) {
     return n < 0 ? NULL : path;
 }
 
-/* Its name until it is complete. */
+/* The name of a checkpoint until it is complete. */
 static char *temporary_path(const char *output_dir, uint64_t step) {
     char *path = NULL;
     int n = pl_asprintf(&path, "%s/" PREFIX "%llu.tmp", output_dir, (unsigned long long)step);
@@ -70,7 +70,7 @@ pl_err pl_checkpoint_begin(struct pl_checkpoint *c, const char *output_dir, uint
     return err;
 }
 
-/* What a resumed run needs beside the optimizer states. */
+/* Adds the windows of all that a resumed run needs besides the optimizer states. */
 static pl_err add_trained(struct pl_windows *w, const struct pl_program *p, struct pl_diag *d) {
     return pl_mode_adapts(p->shape.mode) ? pl_windows_add_adapter(w, p, d)
                                          : pl_windows_add_model(w, p, d);
@@ -180,7 +180,7 @@ static int newest_first(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-/* Of ENTRY_NONE and no error errno tells nothing. */
+/* After ENTRY_NONE without an error, errno says nothing. */
 static pl_err look_at_path(const char *path, enum entry *out, struct pl_diag *d) {
     struct stat st;
     *out = ENTRY_NONE;
@@ -240,7 +240,7 @@ pl_err pl_checkpoint_clear(const char *output_dir, struct pl_diag *d) {
     return pl_dir_clear(output_dir, is_leftover, NULL, d);
 }
 
-/* What looks like a checkpoint and is not taken for one. */
+/* Notes an entry that looks like a checkpoint and is not taken for one. */
 static void note_passed(const char *output_dir, const char *name, const char *why,
                         struct pl_text *notes) {
     if (notes && strncmp(name, PREFIX, strlen(PREFIX)) == 0 && !is_leftover(name, NULL))
@@ -283,7 +283,8 @@ pl_err pl_checkpoint_count(const char *output_dir, uint64_t *out, struct pl_diag
     return err;
 }
 
-/* Its name until it is gone, or as one that a checkpoint of the same step has replaced. */
+/* The name of a checkpoint until it is gone, or of one that a checkpoint of the same step has
+ * replaced. */
 static char *aside_path(const char *path) {
     char *aside = NULL;
     return pl_asprintf(&aside, "%s.old.tmp", path) < 0 ? NULL : aside;
@@ -302,8 +303,8 @@ static pl_err remove_checkpoint(const char *output_dir, const char *path, struct
     return err;
 }
 
-/* Only a directory that a run here has written, and whose record says so. What cannot be read may
- * be anybody's, and whole once its disk answers again; a link is somebody's. */
+/* True only for a directory that a run here has written, and whose record says so. One that cannot
+ * be read may be anybody's, and whole once its disk answers again; a link is somebody's. */
 static bool is_own(const char *path) {
     struct pl_run_state s;
     enum entry entry;
@@ -311,8 +312,8 @@ static bool is_own(const char *path) {
            pl_checkpoint_read_state(path, &s, NULL) == PL_ERR_OK;
 }
 
-/* Keeps `written` and the keep - 1 newest before it. Later steps are those of a run that was
- * started over, or gone back behind. */
+/* Keeps `written` and the keep - 1 newest before it. Later steps belong to a run that was started
+ * over or went back. */
 static pl_err rotate(const char *output_dir, const char *written, uint32_t keep,
                      struct pl_diag *d) {
     struct step_list list = {0};
@@ -479,8 +480,8 @@ pl_err pl_checkpoint_find(const char *output_dir, char **out, struct pl_text *no
     return pl_checkpoint_search(output_dir, PL_CHECKPOINT_ANY, out, notes, d);
 }
 
-/* Of the checkpoints of other trainers the latest, which is why there is nothing to resume where
- * there is none of a run here. */
+/* The latest of the checkpoints of other trainers. It explains why there is nothing to resume where
+ * no run of this program left a checkpoint. */
 static pl_err look_at_all(struct newest *n, const char *output_dir, const struct step_list *list,
                           struct pl_diag *foreign, struct pl_text *notes, struct pl_diag *d) {
     for (size_t i = 0; i < list->n; i++) {

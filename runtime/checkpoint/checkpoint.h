@@ -34,12 +34,12 @@ struct pl_checkpoint {
     struct pl_outbox outbox;     /* of tmp_path: weights go in first */
     struct json_t *files;        /* owned; its manifest */
 };
-/* Where that of a step lies, malloc'd; NULL: no memory. */
+/* The path of the checkpoint of a step, malloc'd; NULL: no memory. */
 char *pl_checkpoint_path(const char *output_dir, uint64_t step);
 pl_err pl_checkpoint_begin(struct pl_checkpoint *c, const char *output_dir, uint64_t step,
                            struct pl_diag *d);
-/* Of the tensors of a save, without the headers of files: the model or the adapter, and what a
- * checkpoint holds beside it. p: the job as files know it (cut.h). */
+/* The bytes of the tensors of a save, without the headers of files: the model or the adapter, and
+ * the states that a checkpoint holds with it. p: the job as files know it (cut.h). */
 struct pl_save_bytes {
     uint64_t weights, states;
 };
@@ -47,17 +47,17 @@ pl_err pl_checkpoint_bytes(const struct pl_program *p, struct pl_save_bytes *out
                            struct pl_diag *d);
 /* Checkpoints of output_dir, by their names; none where there is no such directory. */
 pl_err pl_checkpoint_count(const char *output_dir, uint64_t *out, struct pl_diag *d);
-/* After the weights: optimizer states (optimizer.safetensors), then counters, `job` (nullable: what
- * the run is, for whoever compares) and the list of files (trainer_state.json). */
+/* Writes, after the weights, optimizer states (optimizer.safetensors), then counters, `job`
+ * (nullable: what the run is, for whoever compares) and the list of files (trainer_state.json). */
 pl_err pl_checkpoint_write_state(struct pl_checkpoint *c, const struct pl_tensor_io *io,
                                  const struct pl_run_state *s, struct json_t *job,
                                  struct pl_diag *d);
-/* What the other ranks do while rank 0 fills a checkpoint of which all ranks write a part
+/* The other ranks call this while rank 0 fills a checkpoint of which all ranks write a part
  * (share.h); the io of every rank says so. shard_bytes: as rank 0 gives it to pl_model_put. */
 pl_err pl_checkpoint_join(const struct pl_tensor_io *io, const char *output_dir, uint64_t step,
                           uint64_t shard_bytes, struct pl_diag *d);
-/* What they do while rank 0 writes all bytes alone: it puts the weights, and writes the states of a
- * checkpoint, of which each holds a part. */
+/* They call this while rank 0 writes all bytes alone: it puts the weights, and writes the states of
+ * a checkpoint, of which each holds a part. */
 pl_err pl_checkpoint_feed(const struct pl_tensor_io *io, bool with_states, struct pl_diag *d);
 /* C1; then removes the checkpoints of output_dir but this one and the newest keep - 1 of earlier
  * steps (C5): later ones belong to what this run has started over; and what saves that were killed

@@ -1,4 +1,4 @@
-/* companions.c - copies of the files beside weights. */
+/* companions.c - copies of the files that come with weights. */
 #include "runtime/checkpoint/companions.h"
 
 #include "estimator/base/alloc.h"

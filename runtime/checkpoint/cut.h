@@ -28,9 +28,9 @@ struct pl_cut_range {
 /* held: of this rank; only its model has to last. */
 pl_err pl_cut_init(struct pl_cut *c, const struct pl_program *held, struct pl_diag *d);
 void pl_cut_finish(struct pl_cut *c); /* leaves {0} */
-/* Whether ranks hold different rows of a tensor of `whole`; else each holds all of it. */
+/* True if ranks hold different rows of a tensor of `whole`; else each holds all of it. */
 bool pl_cut_is_cut(const struct pl_cut *c, uint32_t tensor);
-/* What `rank` holds of it; how many ranges there are. */
+/* The ranges of it that `rank` holds; returns how many there are. */
 uint32_t pl_cut_ranges(const struct pl_cut *c, uint32_t tensor, uint32_t rank,
                        struct pl_cut_range out[PL_MAX_PARTS]);
 /* The part of `r` that lies in elements [from, from+n); false: none. */

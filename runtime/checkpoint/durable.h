@@ -39,12 +39,12 @@ struct pl_outbox {
     int fd;                  /* of open_path */
     struct pl_digest digest; /* of what was written to it */
     struct json_t *manifest; /* borrowed; files are listed there as they are closed; NULL = not */
-    /* Of the file that was opened last: the stretches that pl_outbox_write_at wrote. */
+    /* The stretches that pl_outbox_write_at wrote of the file that was opened last. */
     struct pl_file_piece *pieces; /* owned */
     uint32_t n_pieces, cap_pieces;
 };
 
-/* Which file it is, whatever its name. */
+/* The identity of a file, whatever its name. */
 struct pl_file_id {
     uint64_t device, inode;
 };
@@ -83,7 +83,7 @@ pl_err pl_dir_sync(const char *path, struct pl_diag *d);
 /* The directory that a new directory is named in: a power cut must not take the name away. */
 pl_err pl_dir_sync_parent(const char *path, struct pl_diag *d);
 pl_err pl_path_rename(const char *from, const char *to, struct pl_diag *d);
-/* Of a file; one that does not exist is OK. */
+/* Removes a file; one that does not exist is OK. */
 pl_err pl_path_unlink(const char *path, struct pl_diag *d);
 /* Locks a directory until *lock is closed, whatever ends the process. PL_ERR_IO: another run has
  * it. Some network file systems lock no directories: there it is always OK. */

@@ -12,8 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Whether the text of a trainer_state.json, with a zero after it, is of transformers' Trainer and
- * not of this program. */
+/* True if the text of a trainer_state.json, with a zero after it, comes from transformers' Trainer
+ * and not of this program. */
 bool pl_foreign_is_state(const char *text, uint64_t bytes);
 /* Names the trainer whose files a directory holds; NULL in *who: none that is known. */
 pl_err pl_foreign_find(const char *dir, const char **who, struct pl_diag *d);

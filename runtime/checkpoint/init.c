@@ -14,7 +14,7 @@ struct start {
     double spread; /* of a constant: its value */
 };
 
-/* What slots start as. A norm starts as one that multiplies by 1. */
+/* The values that slots start as. A norm starts as one that multiplies by 1. */
 static const enum {
     RANDOM,
     ZERO,
@@ -50,7 +50,7 @@ static pl_err init_weight(const struct pl_window *w, const struct pl_tensor_io *
     return start_window(w, io, seed, STREAM_WEIGHT, start, d);
 }
 
-/* What is trained whole starts as the base has it, which was loaded before.
+/* A module that is trained whole starts as the base has it, which was loaded before.
  * torch.nn.init.kaiming_uniform_(A, a=sqrt(5)), which is U(-1/sqrt(in), 1/sqrt(in)); B = 0, so that
  * training starts from the base model. */
 static pl_err init_adapter(const struct pl_window *w, const struct pl_tensor_io *io, uint64_t seed,

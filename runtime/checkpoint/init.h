@@ -11,7 +11,7 @@
  * of the same bits on every back-end. A device with the kernels START, QUANT4 and NEST4 makes them
  * where they belong; for one without they pass through staging. */
 pl_err pl_model_init_random(const struct pl_tensor_io *io, uint64_t seed, struct pl_diag *d);
-/* A uniform in +-1/sqrt(in), B 0 (PEFT's default). */
+/* A is uniform in +-1/sqrt(in), B is 0 (PEFT's default). */
 pl_err pl_adapter_init(const struct pl_tensor_io *io, uint64_t seed, struct pl_diag *d);
 
 #endif

@@ -21,8 +21,8 @@ pl_err pl_json_read(const char *path, json_t **out, struct pl_diag *d);
 /* Sorted keys, indent 2, one newline at the end, as Hugging Face writes them; malloc'd, NULL when
  * out of memory. */
 char *pl_json_text(const json_t *value);
-/* That text as a file. NULL value: reported
- * as out of memory, which is why building it failed. */
+/* Writes that text as a file. A NULL value is reported as out of memory, since building it failed
+ * for that. */
 pl_err pl_json_put(struct pl_outbox *o, const char *name, const json_t *value, struct pl_diag *d);
 
 #endif

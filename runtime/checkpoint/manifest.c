@@ -33,7 +33,7 @@ static void reader_close(struct reader *r) {
     free(r->buf);
 }
 
-/* On failure it is closed. */
+/* The file is closed on failure. */
 static pl_err reader_open(struct reader *r, const char *path, struct pl_diag *d) {
     struct stat st;
     pl_err err = PL_ERR_OK;
@@ -48,7 +48,7 @@ static pl_err reader_open(struct reader *r, const char *path, struct pl_diag *d)
     return err;
 }
 
-/* Of the next `most` bytes, or of as many as there are. */
+/* The digest of the next `most` bytes, or of as many as there are. */
 static pl_err digest_next(struct reader *r, uint64_t most, struct pl_file_digest *out,
                           struct pl_diag *d) {
     struct pl_digest h;
@@ -141,8 +141,8 @@ static pl_err no_pieces(const char *path, struct pl_diag *d) {
                       "%s is damaged: the list of its pieces is none", path);
 }
 
-/* From byte `begin` on; *got: how many bytes of it there are. Those of a file that ends too early
- * have another size than the file. */
+/* Reads from byte `begin` on; *got: how many bytes of it there are. Those of a file that ends too
+ * early have another size than the file. */
 static pl_err check_piece(struct reader *r, const json_t *piece, uint64_t begin, uint64_t *got,
                           struct pl_diag *d) {
     char text[PL_DIGEST_TEXT];

@@ -39,7 +39,7 @@ pl_err pl_manifest_add(json_t *files, const char *name, const struct pl_file_dig
 /* M3: of pieces [n], n >= 1; one alone is listed as the file that it is. */
 pl_err pl_manifest_add_pieces(json_t *files, const char *name, const struct pl_file_piece *pieces,
                               uint32_t n, struct pl_diag *d);
-/* Whether a file of it has pieces: versions before them cannot check it. */
+/* True if a file of it has pieces: versions before them cannot check it. */
 bool pl_manifest_has_pieces(json_t *files);
 /* One entry of a manifest against the file of that name in `dir`. PL_ERR_CHECKPOINT_FILE: it is
  * missing or cannot be read; PL_ERR_CHECKPOINT_FORMAT: its bytes are others. */

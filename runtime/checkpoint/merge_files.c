@@ -87,14 +87,15 @@ static pl_err list_tensors(struct pl_merge_files *f, const struct pl_model *m, s
     return add_wholes(f, rows, d);
 }
 
-/* What PEFT saved of the base: copies of its embedding and its head. */
+/* The parts of the base that PEFT saved: copies of its embedding and its head. */
 struct copies {
     struct pl_window window[2];
     uint32_t weight[2]; /* that it should be equal to */
     uint32_t n;
 };
 
-/* Of the weight that a slot of the model is in its files; PL_NONE: of none that is kept. */
+/* The number of the weight that a slot of the model is in its files; PL_NONE: no such weight is
+ * kept. */
 static uint32_t weight_of_slot(const struct pl_merge_files *f, const struct pl_param_row *rows,
                                enum pl_slot slot, bool tied) {
     const enum pl_slot holder = tied && !f->unties ? PL_SLOT_EMBED : slot;

@@ -50,11 +50,12 @@ struct pl_merge_buffers {
 };
 
 struct pl_merge_work {
-    /* Of a row with adapters, or of everything that only passes (PL_NONE). */
+    /* The buffers for a row with adapters, or for everything that only passes (PL_NONE). */
     struct pl_merge_buffers (*buffers)(void *ctx, uint32_t row);
     /* values[n,in] += scale b[n,r] a[r,in] in the buffers of `row`. */
     pl_err (*multiply)(void *ctx, uint32_t row, uint64_t n, struct pl_diag *d);
-    /* After every stretch: bytes written since the last call. An error ends the work. */
+    /* Called after every stretch with the bytes written since the last call. An error ends the
+     * work. */
     pl_err (*advance)(void *ctx, uint64_t bytes, struct pl_diag *d);
     void *ctx;
 };

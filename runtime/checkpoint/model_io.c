@@ -33,8 +33,8 @@
 #define NUMBERS_BUFFER (1u << 20)
 #define MAX_SHARDS     99999 /* five digits in the name */
 
-/* Opens the files and finds every weight in them; of tensor bytes at most those of a head beside a
- * tied embedding are read, and none before all were found (C3). */
+/* Opens the files and finds every weight in them. The only tensor bytes that are read are those of
+ * a head of a tied embedding, after all weights were found (C3). */
 static pl_err find_weights(struct pl_windows *w, struct pl_weight_files *f,
                            const struct pl_program *p, const char *dir, struct pl_diag *d) {
     PL_TRY(pl_windows_add_model(w, p, d));

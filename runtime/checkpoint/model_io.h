@@ -11,7 +11,7 @@
 #include "runtime/checkpoint/window_write.h"
 #include "runtime/checkpoint/windows.h"
 
-/* Whether `dir` has weight files at all: model.safetensors, or an index of shards. */
+/* True if `dir` has weight files at all: model.safetensors, or an index of shards. */
 pl_err pl_model_has_weights(const char *dir, bool *out, struct pl_diag *d);
 pl_err pl_model_check_files(const struct pl_program *p, const char *dir,
                             struct pl_diag *d); /* C3 */
@@ -35,12 +35,13 @@ pl_err pl_model_load(const struct pl_tensor_io *io, const char *dir, struct pl_d
 pl_err pl_model_put(const struct pl_tensor_io *io, struct pl_outbox *o, const char *config_json,
                     const struct pl_companions *companions, uint64_t shard_bytes,
                     struct pl_diag *d);
-/* What the other ranks do meanwhile, where they share the files of weights (share.h). */
+/* The other ranks call this meanwhile, where they share the files of weights (share.h). */
 pl_err pl_model_join(const struct pl_tensor_io *io, struct pl_outbox *o, uint64_t shard_bytes,
                      struct pl_diag *d);
-/* For pl_save_set_commit: weights of an earlier save under other names than those of the outbox.
- * Readers prefer model.safetensors to an index, so a leftover would be loaded in place of what was
- * just written. A save that was killed may have left temporaries as large as the model. */
+/* True, for pl_save_set_commit, if these are weights of an earlier save under another name than
+ * those of the outbox. Readers prefer model.safetensors to an index, so a leftover would be loaded
+ * in place of what was just written. A save that was killed may have left temporaries as large as
+ * the model. */
 bool pl_model_is_leftover(const char *name, const void *outbox);
 /* config.json of a saved model: the text as it was read, but for the type its weights now have,
  * and with `unties` for a head of its own. malloc'd; NULL when out of memory or when it is not a

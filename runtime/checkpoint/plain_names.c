@@ -32,7 +32,8 @@ static const struct wrapper {
 enum { N_WRAPPERS = sizeof wrappers / sizeof *wrappers };
 
 static const char model[] = "model.";
-/* Of a model without its head, whose files transformers loads through base_model_prefix. */
+/* The names of a model without its head, whose files transformers loads through
+ * base_model_prefix. */
 static const char *const bare[] = {"layers.", "embed_tokens.", "norm."};
 
 struct pl_plain_name {
@@ -46,7 +47,7 @@ static bool begins(const char *s, const char *with) {
     return strncmp(s, with, strlen(with)) == 0;
 }
 
-/* Where a part stands in a name, at the beginning of a component; NULL: it does not. */
+/* The place of a part in a name, at the beginning of a component; NULL: it does not. */
 static char *find_part(char *name, const struct wrapper *x) {
     char *at = name;
     if (x->place == AFTER_MODEL && begins(at, model)) at += strlen(model);
@@ -105,7 +106,7 @@ static pl_err refuse_twice(const struct pl_plain_name *x, const struct pl_plain_
     return err;
 }
 
-/* The base under the names that PEFT gives it, and what was trained beside it. */
+/* The base under the names that PEFT gives it, and the modules that were trained whole. */
 static pl_err check_merged(const struct pl_weight_files *f, struct pl_diag *d) {
     const struct pl_plain_name *base = NULL;
     const struct pl_st_file *file = NULL;

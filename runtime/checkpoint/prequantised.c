@@ -1,7 +1,7 @@
 /* prequantised.c - matrices that bitsandbytes has quantised, in files as transformers saves them.
  *
- * Beside X.weight, codes of two values a byte as U8 [n/2, 1], stand X.weight.absmax (F32, or U8
- * under double quantisation with X.weight.nested_absmax), the tables X.weight.quant_map and
+ * X.weight holds codes of two values a byte as U8 [n/2, 1]. Next to it are X.weight.absmax (F32, or
+ * U8 under double quantisation with X.weight.nested_absmax), the tables X.weight.quant_map and
  * X.weight.nested_quant_map, and X.weight.quant_state.bitsandbytes__nf4 (or __fp4), a JSON text.
  * Format: bitsandbytes, functional.py, QuantState.as_dict(packed=True). */
 #include "runtime/checkpoint/prequantised.h"

@@ -82,7 +82,7 @@ static pl_err cut_staging(struct work *k) {
     return PL_ERR_OK;
 }
 
-/* Where the absmax of the blocks from element `at` on wait. */
+/* The place where the absmax of the blocks from element `at` on wait. */
 static float *absmax_of(const struct work *k, uint64_t at) {
     return k->cut.absmax + (k->cut.whole ? at / PL_QUANT_BLOCK : 0);
 }

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Whether a directory has anything of this name, links not followed. What cannot be found out is an
- * error: a directory that does not answer is not one without the file. */
+/* True if a directory has anything of this name, links not followed. A directory that cannot be
+ * read is an error: a directory that does not answer is not one without the file. */
 pl_err pl_dir_holds(const char *dir, const char *name, bool *out, struct pl_diag *d);
 /* malloc'd "dir/name", NULL when out of memory. */
 char *pl_path_join(const char *dir, const char *name);

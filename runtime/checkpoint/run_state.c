@@ -15,7 +15,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* What is not known here has TrainerState's default. epoch: the data room counts samples. */
+/* A field that is not known here has TrainerState's default. epoch: the data room counts
+ * samples. */
 static const char fixed_state[] =
     "{\"best_global_step\": null, \"best_metric\": null, \"best_model_checkpoint\": null,"
     " \"epoch\": null, \"is_hyper_param_search\": false, \"is_local_process_zero\": true,"
@@ -65,13 +66,14 @@ static json_t *make_counters(const struct pl_run_state *s) {
 #define DIGEST_MARK "\"" DIGEST_KEY "\": \""
 static const char no_digest[] = "0000000000000000";
 
-/* Where the sixteen digits of the digest stand; NULL: there is none. */
+/* The place of the sixteen digits of the digest; NULL: there is none. */
 static char *find_digest(char *text) {
     char *mark = strstr(text, DIGEST_MARK), *digits = mark ? mark + strlen(DIGEST_MARK) : NULL;
     return digits && strnlen(digits, sizeof no_digest) == sizeof no_digest ? digits : NULL;
 }
 
-/* Of the whole text, with zeros for the digits; those that stand there are left as they are. */
+/* The digest of the whole text, with zeros for the digits; those that stand there are left as they
+ * are. */
 static char *digest_text(char *text, uint64_t bytes, char *digits, char out[PL_DIGEST_TEXT]) {
     struct pl_digest h;
     const size_t before = (size_t)(digits - text), after = before + strlen(no_digest);
@@ -162,7 +164,7 @@ static pl_err damaged(const char *path, struct pl_diag *d, const char *what) {
     return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, path, 0, 0, "%s is damaged: %s", path, what);
 }
 
-/* What formats 2 and 3 have beside the counters. */
+/* The members that formats 2 and 3 have besides the counters. */
 static const char *const new_keys[] = {"format", "run_id", "job", "files", DIGEST_KEY};
 
 /* R3. One key of the new ones that is missing is damage, all of them are an earlier version. */

@@ -44,8 +44,8 @@ struct pl_run_record {
     json_t *files; /* owned; manifest.h; NULL: no digests were written */
 };
 
-/* Whether there is one at all. What cannot be found out is PL_ERR_CHECKPOINT_FILE: a directory that
- * does not answer is not one without a checkpoint. */
+/* True if there is one at all. A directory that cannot be read is PL_ERR_CHECKPOINT_FILE: a
+ * directory that does not answer is not one without a checkpoint. */
 pl_err pl_run_record_exists(const char *dir, bool *out, struct pl_diag *d);
 /* PL_ERR_CHECKPOINT_FILE: it cannot be read; PL_ERR_CHECKPOINT_FORMAT: it is damaged (R2), or of a
  * later version. *out is finished then. */

@@ -51,7 +51,7 @@ pl_err pl_st_read(const struct pl_st_file *f, const struct pl_st_entry *e, uint6
 /* "[128, 64]" */
 char *pl_st_shape_text(uint32_t rank, const uint64_t *dims, char buf[PL_ST_SHAPE_TEXT]);
 
-/* What a file to be written will hold, in the order its bytes follow. */
+/* A tensor that a file to be written will hold, in the order its bytes follow. */
 struct pl_st_item {
     const char *name; /* borrowed; printable ASCII without quote and backslash */
     enum pl_dtype dtype;

@@ -86,7 +86,7 @@ static pl_err read_at(const struct pl_st_file *f, uint64_t offset, void *dst, ui
 
 #define CUT_SHORT "a download or a copy was cut short: get the file again"
 
-/* What the file is instead where its first bytes tell; else that there is no such header. */
+/* Says what the file is instead where its first bytes tell; else that there is no such header. */
 static pl_err not_a_header(const struct pl_st_file *f, uint64_t file_bytes, const char *why,
                            struct pl_diag *d) {
     char bytes[PL_STAND_IN_BYTES];

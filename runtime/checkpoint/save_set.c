@@ -150,7 +150,7 @@ static pl_err look(const char *path, const struct pl_file_digest *mark, bool tru
     return err;
 }
 
-/* Where the new files are. */
+/* The state of the new files. */
 struct census {
     uint32_t named;   /* have their name */
     const char *lost; /* the first that is nowhere */

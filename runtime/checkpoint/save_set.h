@@ -4,7 +4,7 @@
  * give them a new name; it changes files in them one by one. A journal makes that one step:
  *
  *   1  every new file is written as NAME.tmp and synced, then the directory
- *   2  the journal, with size and digest of each file and the names that go, is written beside them
+ *   2  the journal, with size and digest of each file and the names that go, is written into it
  *      under a temporary name, synced, renamed to plimsoll-save.journal, and the directory synced
  *   3  every NAME.tmp is renamed to NAME, every name that goes is unlinked, the directory is synced
  *   4  the journal is unlinked, the directory synced
@@ -33,7 +33,8 @@
 
 #define PL_SAVE_JOURNAL "plimsoll-save.journal"
 
-/* Before the first file of a save is opened: a save that was cut short is finished first. */
+/* To be called before the first file of a save is opened: a save that was cut short is finished
+ * first. */
 pl_err pl_save_set_begin(const char *dir, struct pl_diag *d);
 /* The files of the outbox take their names, and what the directory holds under names that are
  * `unwanted` (nullable) goes. A failure after S1 leaves its work to who comes next, and its hint
@@ -42,7 +43,7 @@ pl_err pl_save_set_commit(struct pl_outbox *o, bool (*unwanted)(const char *name
                           const void *ctx, struct pl_diag *d);
 /* S2; at once where there is no journal. PL_ERR_CHECKPOINT_FORMAT: S4. */
 pl_err pl_save_set_settle(const char *dir, struct pl_diag *d);
-/* For readers that come too late to settle: refuses a directory with a journal. */
+/* Readers that come too late to settle call this: it refuses a directory with a journal. */
 pl_err pl_save_set_check(const char *dir, struct pl_diag *d);
 
 #endif

@@ -25,7 +25,7 @@
  * divided at multiples of it. */
 #define PL_SHARE_LEAST (UINT64_C(64) << 10)
 
-/* Whether windows [begin, end) are a file that all ranks write. The same on every rank. */
+/* True if windows [begin, end) are a file that all ranks write. The same on every rank. */
 bool pl_windows_are_shared(const struct pl_windows *w, uint32_t begin, uint32_t end,
                            const struct pl_tensor_io *io);
 /* This rank's part of that file, into the outbox of rank 0 or into one of the same directory. */

@@ -35,10 +35,10 @@ static pl_err compare(const struct pl_window *a, const struct pl_window *b, bool
     return err;
 }
 
-/* ---- the base's weight beside an adapter ---- */
+/* ---- the base's weight in the files of an adapter ---- */
 
-/* With an adapter on the module; and without one, where the vocabulary was resized or embeddings
- * were to be saved (save_embedding_layers). */
+/* The names with an adapter on the module; and without one, where the vocabulary was resized or
+ * embeddings were to be saved (save_embedding_layers). */
 static const char *const base_copies[][2] = {
     {"base_model.model.model.embed_tokens.base_layer.weight",
      "base_model.model.model.embed_tokens.weight"},

@@ -15,7 +15,7 @@ pl_err pl_windows_add_base_copy(struct pl_windows *w, const struct pl_weight_fil
 bool pl_window_names_base_copy(const char *name);
 /* PL_ERR_CHECKPOINT_MISMATCH: the base of that copy is another. */
 pl_err pl_window_refuse_copy(const struct pl_window *copy, struct pl_diag *d);
-/* Whether two resolved windows hold the same values, in the narrower of their types. */
+/* True in *same if two resolved windows hold the same values, in the narrower of their types. */
 pl_err pl_windows_compare(const struct pl_window *a, const struct pl_window *b, bool *same,
                           struct pl_diag *d);
 

@@ -167,7 +167,7 @@ static pl_err check_model(const struct pl_weight_files *f, const char *dir, stru
     return PL_ERR_OK;
 }
 
-/* A module that was trained whole, or the base's weight beside an adapter on it. */
+/* A module that was trained whole, or the base's weight that was saved with an adapter on it. */
 static bool is_whole(const struct pl_adapter_config *c, const char *name) {
     const size_t length = strlen(name);
     char end[PL_WINDOW_NAME];
@@ -230,7 +230,7 @@ static const struct set {
     {PL_ADAPTER_STEM, check_adapter},
 };
 
-/* Whether a tensor of the shape of its weight is called so: a state of an optimizer, or a master.
+/* True if a tensor of the shape of its weight has this name: a state of an optimizer, or a master.
  * Scales of states in blocks have a shape of their own. */
 static bool is_state_name(const char *last) {
     uint32_t n;
@@ -354,8 +354,8 @@ static pl_err verify_one(struct pl_verify *v, const char *dir, struct pl_diag *d
     return PL_ERR_OK;
 }
 
-/* What a removal that was cut off has left: weights without the files that say what they are. No
- * run starts from it. */
+/* The rest of a removal that was cut off: weights without the files that say what they are. No run
+ * starts from it. */
 static bool is_remnant(const char *dir) {
     return !holds(dir, PL_STATE_FILE, "") && !holds(dir, "config.json", "") &&
            !holds(dir, "adapter_config.json", "");

@@ -44,7 +44,7 @@ static pl_err open_shard(struct pl_weight_files *f, const char *dir, const char 
     return err;
 }
 
-/* A shard is a file beside the index; a path would leave the directory. */
+/* A shard is a file in the directory of the index; a path would leave the directory. */
 static pl_err check_shard_name(const struct pl_weight_files *f, const char *tensor,
                                const char *shard, struct pl_diag *d) {
     if (!shard || !*shard || strchr(shard, '/'))
@@ -109,7 +109,7 @@ static pl_err read_index(struct pl_weight_files *f, struct pl_diag *d) {
     return f->weight_map ? PL_ERR_OK : index_error(f, d, "there is no weight_map");
 }
 
-/* What cannot be looked at is not missing. */
+/* A file that cannot be looked at is not missing. */
 static pl_err look_for(const char *path, bool *there, struct pl_diag *d) {
     enum pl_there found = pl_look_for(path);
     *there = found == PL_THERE;

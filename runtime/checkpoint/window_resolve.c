@@ -57,7 +57,7 @@ static pl_err report_missing(const struct pl_windows *w, const struct pl_weight_
     return err;
 }
 
-/* What adapters of PEFT hold beside the matrices of a language model. */
+/* The tensors that adapters of PEFT hold besides the matrices of a language model. */
 static const struct {
     const char *part, *of;
 } others[] = {

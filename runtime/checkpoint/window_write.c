@@ -28,8 +28,8 @@ static pl_err turn_block(const struct pl_window *w, const struct pl_tensor_io *i
     return PL_ERR_OK;
 }
 
-/* Where the elements of a window go: to the end of a file, to their places in one that is shared,
- * or nowhere. */
+/* The destination of a window's elements: to the end of a file, to their places in one that is
+ * shared, or nowhere. */
 struct sink {
     struct pl_outbox *outbox; /* NULL: the rank feeds the one that writes */
     bool shared;

@@ -6,7 +6,7 @@
 #include "runtime/checkpoint/tensor_io.h"
 #include "runtime/checkpoint/windows.h"
 
-/* Where the bytes of windows come from on their way into files. */
+/* The source of the bytes of windows on their way into files. */
 struct pl_window_source {
     /* Writes the window's elements, in its type, to the open file of the outbox. */
     pl_err (*write)(void *ctx, const struct pl_window *w, struct pl_outbox *o, struct pl_diag *d);
@@ -26,7 +26,7 @@ pl_err pl_windows_header(const struct pl_windows *w, uint32_t begin, uint32_t en
  * the file. */
 pl_err pl_window_save_part(const struct pl_window *w, const struct pl_tensor_io *io, uint64_t from,
                            uint64_t n, struct pl_outbox *o, uint64_t at, struct pl_diag *d);
-/* What a rank that writes no files does while rank 0 saves these windows (cut.h, K1). */
+/* A rank that writes no files calls this while rank 0 saves these windows (cut.h, K1). */
 pl_err pl_windows_feed(const struct pl_windows *w, const struct pl_tensor_io *io,
                        struct pl_diag *d);
 

@@ -74,7 +74,7 @@ static struct pl_window weight_window(const struct pl_program *p, uint32_t id, u
     return item;
 }
 
-/* What a module starts as in the files of the model: a tied head as the embedding. */
+/* The row of a module in the files of the model: a tied head as the embedding. */
 static uint32_t row_in_files(const struct pl_program *p, const struct pl_param_row *rows,
                              uint32_t r) {
     if (!p->model->tied || rows[r].slot != PL_SLOT_HEAD) return r;
@@ -121,7 +121,7 @@ void pl_window_adapter_name(const struct pl_param_row *row, uint64_t layer, char
         snprintf(out, PL_WINDOW_NAME, "base_model.model.%s.lora_%c.weight", name, which);
 }
 
-/* Of an embedding A is [r,V] and B [C,r]: what comes in counts tokens. */
+/* A of an embedding is [r,V] and B is [C,r]: its input counts tokens. */
 void pl_window_adapter_dims(const struct pl_param_row *row, uint64_t r, char which,
                             uint64_t out[2]) {
     const bool looked_up = row->slot == PL_SLOT_EMBED;
@@ -185,7 +185,7 @@ pl_err pl_windows_add_adapter(struct pl_windows *w, const struct pl_program *p, 
     return PL_ERR_OK;
 }
 
-/* Whether `t` is kept for a window: for its whole tensor, or for the part that the window is. */
+/* True if `t` is kept for a window: for its whole tensor, or for the part that the window is. */
 static bool is_state_of(const struct pl_program *p, const struct pl_tensor *t,
                         const struct pl_window *w) {
     if (t->role < PL_ROLE_STATE || t->role > PL_ROLE_MASTER || t->of != w->tensor) return false;

@@ -68,7 +68,7 @@ struct pl_weight_files {
 
 /* Each appends; on failure the list still wants pl_windows_finish. */
 pl_err pl_windows_add_model(struct pl_windows *w, const struct pl_program *p, struct pl_diag *d);
-/* With the modules that are trained whole together with it. */
+/* Adds the modules that are trained whole, too. */
 pl_err pl_windows_add_adapter(struct pl_windows *w, const struct pl_program *p, struct pl_diag *d);
 /* States and masters of the windows of `base`: NAME.exp_avg, NAME.exp_avg_sq, NAME.master. */
 pl_err pl_windows_add_states(struct pl_windows *w, const struct pl_windows *base,
@@ -83,7 +83,7 @@ void pl_window_adapter_dims(const struct pl_param_row *row, uint64_t r, char whi
                             uint64_t out[2]);
 /* PEFT's name of a module that is trained whole. */
 void pl_window_whole_name(const struct pl_param_row *row, char out[PL_WINDOW_NAME]);
-/* How many whole columns of a turned window `elements` of it are; none is PLAN_BROKEN. */
+/* Counts how many whole columns of a turned window `elements` of it are; none is PLAN_BROKEN. */
 pl_err pl_window_columns(const struct pl_window *w, uint64_t elements, uint64_t *out,
                          struct pl_diag *d);
 

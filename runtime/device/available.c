@@ -85,7 +85,7 @@ static const struct hierarchy hierarchies[] = {
      {"memory.limit_in_bytes", NULL}},
 };
 
-/* Whether one of the names between commas in s[0, n) is this. */
+/* True if one of the names between commas in s[0, n) is this. */
 static bool lists(const char *s, size_t n, const char *name) {
     const size_t want = strlen(name);
     for (const char *end = s + n;;) {
@@ -146,7 +146,7 @@ static void bound_by_groups(struct pl_available *a, const char *root, const stru
 
 /* --- all of it -------------------------------------------------------------------------------- */
 
-/* What the process has of the kind that a limit counts. */
+/* Bounds *a by a limit, of which the process has a part already. */
 static void bound_by_limit(struct pl_available *a, const struct pl_available_from *from,
                            uint64_t limit, const char *counted, const char *source) {
     struct text t;

@@ -25,7 +25,7 @@ struct pl_available_from {
 };
 struct pl_available pl_available_read(const struct pl_available_from *from);
 
-/* Of this process, now. Needs no open device. */
+/* The memory that this process can take now. Needs no open device. */
 struct pl_available pl_cpu_available(void);
 
 #endif

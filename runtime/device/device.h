@@ -43,7 +43,8 @@ struct pl_device_ops {
     pl_err (*host_alloc)(struct pl_device *dev, uint64_t bytes, bool pinned, void **out,
                          struct pl_diag *d);
     void (*host_release)(struct pl_device *dev, void *p, uint64_t bytes, bool pinned);
-    /* In order with the kernels. upload: src may be reused at once. download: dst is complete. */
+    /* Copies run in order with the kernels. upload: src may be reused at once. download: dst is
+     * complete. */
     pl_err (*upload)(struct pl_device *dev, void *dst, const void *src, uint64_t bytes);
     pl_err (*download)(struct pl_device *dev, void *dst, const void *src, uint64_t bytes);
     pl_err (*sync)(struct pl_device *dev); /* NULL = nothing is ever pending */
@@ -85,13 +86,14 @@ struct pl_kernel_set {
      * its instruction set (pl_cpu_level.number), a GPU the only one. */
     const pl_kernel_fn *const *tables;
     const pl_group_fn *groups; /* [PL_OP_COUNT]; NULL, or a NULL entry = one by one */
-    /* What the kernels keep on an open device; NULL = nothing. A device that opened calls open last
-     * and close first; close may follow an open that failed or was never reached. */
+    /* These make and free what the kernels keep on an open device; NULL = nothing. A device that
+     * opened calls open last and close first; close may follow an open that failed or was never
+     * reached. */
     pl_err (*open)(struct pl_device *dev, struct pl_diag *d);
     void (*close)(struct pl_device *dev);
 };
 
-/* What is opened: runtime/kernels/back_ends.h has those that there are. */
+/* A device together with its kernels: runtime/kernels/back_ends.h has those that there are. */
 struct pl_back_end {
     const struct pl_device_ops *ops;
     const struct pl_kernel_set *kernels; /* NULL = the device brings its own */
@@ -168,7 +170,7 @@ void pl_host_release(struct pl_device *dev, enum pl_tensor_place place, struct p
 void *pl_host_map(uint64_t bytes);
 void pl_host_unmap(void *p, uint64_t bytes);
 
-/* What the processor calls itself; "CPU" where the kernel does not say. */
+/* The name that the processor gives itself; "CPU" where the kernel does not say. */
 #define PL_CPU_NAME_TEXT 128
 void pl_cpu_name(char out[PL_CPU_NAME_TEXT]);
 

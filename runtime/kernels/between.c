@@ -28,7 +28,7 @@ static pl_err run(struct pl_device *dev, const struct moves *m, void *stream) {
     return m->n ? dev->comm->ops->exchange(dev->comm, m->list, m->n, stream) : PL_ERR_OK;
 }
 
-/* Of a rank's rows those that pass in this call. */
+/* The rows of a rank that pass in this call. */
 static struct pl_shard piece_of(const struct pl_call *c, const struct pl_view *g, uint32_t rank) {
     const struct pl_attr *a = c->attr;
     const struct pl_shard all = pl_shard_of(g->rows, a->block_rows, a->ranks, rank);

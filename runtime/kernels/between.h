@@ -19,7 +19,7 @@ struct pl_own_copy {
 };
 
 pl_err pl_ranks_spread(struct pl_device *dev, const struct pl_call *c, void *stream);
-/* But for its own rows, which are left to the caller. */
+/* The rank's own rows are left to the caller. */
 pl_err pl_ranks_fetch(struct pl_device *dev, const struct pl_call *c, void *stream,
                       struct pl_own_copy *own);
 pl_err pl_ranks_share(struct pl_device *dev, const struct pl_call *c, void *stream);
@@ -31,7 +31,7 @@ static inline uint64_t pl_fold_parts(const struct pl_call *c) {
     return c->attr->all_ranks ? there : pl_u64_min(there, c->batch->contributors);
 }
 
-/* Whether sums are rounded stochastically. */
+/* True if sums are rounded stochastically. */
 static inline bool pl_fold_rounds(const struct pl_call *c) {
     return c->in[PL_FOLD_PARTS].dtype == PL_DTYPE_F32 &&
            c->out[PL_FOLD_OUT_G].dtype == PL_DTYPE_BF16;

@@ -90,7 +90,7 @@ PL_QUANT_FN float pl_quant_lesser(float a, float b) {
     return a < b ? a : b;
 }
 
-/* Where a magnitude lies among the values of a map that are above 0, with one step in the lowest
+/* The place of a magnitude among the values of a map that are above 0, with one step in the lowest
  * decade: value number k, from 1, stands at k + 1/2. Linear within a decade and continuous, with
  * slopes that fall by 5 from decade to decade (ten times as wide, twice as many steps), this is a
  * concave function: the least of its seven lines. No more than `most`, which is also for NaN. */

@@ -52,7 +52,7 @@ static inline bool pl_nest4_is_sound(const struct pl_call *c) {
            pl_quant_elements(&c->out[PL_NEST4_OUT_NESTED]) >= nests;
 }
 
-/* Where w lies among the elements of the codes. */
+/* The place of w among the elements of the codes. */
 struct pl_quant_window {
     uint64_t first; /* element */
     uint64_t skip;  /* elements after each row of w that it does not have */

@@ -33,8 +33,8 @@ PL_QUANT_FN float pl_quant_midpoint(float a, float b) {
     return (a + b) * 0.5f;
 }
 
-/* What the search of a code needs: midpoints by value; of fp4 those of the magnitudes, and the bits
- * in which the codes on both sides of each differ. */
+/* The tables that the search of a code needs: midpoints by value; of fp4 those of the magnitudes,
+ * and the bits in which the codes on both sides of each differ. */
 struct pl_quant_coder {
     enum pl_quant type;
     float midpoint[PL_QUANT_LEVELS - 1];

@@ -118,7 +118,7 @@ static char back(const struct backwards *b, size_t i) {
     return b->s[b->n - 1 - i];
 }
 
-/* Where the largest suffix of the part begins, by the order of bytes or by its reverse, and its
+/* The beginning of the largest suffix of the part, by the order of bytes or by its reverse, and its
  * period (Crochemore and Perrin, Two-way string-matching, 1991). */
 static size_t maximal_suffix(const struct backwards *part, bool reversed, size_t *period) {
     size_t begin = 0, other = 1, k = 0;

@@ -26,7 +26,7 @@ FILTER(safe) {
     return true;
 }
 
-/* What `safe` made is not escaped again. */
+/* A string that `safe` made is not escaped again. */
 FILTER(escape) {
     return soft_str(r, &c->self, out) && pl_jinja_escape(r, out);
 }

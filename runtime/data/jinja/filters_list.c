@@ -45,7 +45,7 @@ static bool by_path(struct pl_jinja_run *r, const struct pl_jinja_value *v,
     return true;
 }
 
-/* What elements are compared by: an attribute perhaps, without case perhaps. */
+/* The key that elements are compared by: an attribute perhaps, without case perhaps. */
 static bool sort_key(struct pl_jinja_run *r, const struct pl_jinja_value *v,
                      const struct pl_jinja_value *attribute, bool with_case,
                      struct pl_jinja_value *out) {
@@ -137,7 +137,7 @@ FILTER(map) {
     return give_iterator(it, out);
 }
 
-/* Whether an element is wanted: by itself or its attribute, by a test or its truth. */
+/* True in *out if an element is wanted: by itself or its attribute, by a test or its truth. */
 static bool is_wanted(struct pl_jinja_run *r, struct pl_jinja_iterator *it,
                       const struct pl_jinja_value *element, bool *out) {
     const struct pl_jinja_call *c = it->call;

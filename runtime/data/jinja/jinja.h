@@ -34,7 +34,7 @@ bool pl_jinja_marks_answers(const struct pl_jinja *program);
 /* It mentions a variable of this name. */
 bool pl_jinja_mentions(const struct pl_jinja *program, const char *name, size_t n);
 
-/* Where the values of one row live, and what the programs that render it may spend. */
+/* The memory of the values of one row, and the work that the programs that render it may spend. */
 struct pl_jinja_memory {
     struct pl_jinja_arena arena;
     uint64_t input_bytes;

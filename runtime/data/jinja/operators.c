@@ -143,7 +143,7 @@ static bool add_strings(struct pl_jinja_run *r, const struct pl_jinja_value *a,
     return pl_jinja_join(r, &x, &y, out);
 }
 
-/* What is there is doubled until the rest is shorter. */
+/* The text that is there is doubled until the rest is shorter. */
 static bool repeat_text(struct pl_jinja_run *r, const struct pl_jinja_value *v, uint64_t times,
                         struct pl_jinja_value *out) {
     char *text = pl_jinja_alloc_array(r->arena, times, v->n);
@@ -306,7 +306,7 @@ static bool slice_list(struct pl_jinja_run *r, const struct pl_jinja_value *v, i
     return true;
 }
 
-/* Where the character begins that stands so many before the one at byte `at`. */
+/* The first byte of the character that stands so many before the one at byte `at`. */
 static size_t before(struct pl_jinja_run *r, const struct pl_jinja_value *v, size_t at,
                      size_t characters) {
     size_t from = at;

@@ -22,7 +22,7 @@ static int digit_of(char c) {
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : 99;
 }
 
-/* Up to `most` digits at *s into *code; their number. */
+/* Reads up to `most` digits at *s into *code; returns their number. */
 static size_t take_digits(const char *s, size_t n, size_t most, int base, uint32_t *code) {
     size_t i = 0;
     for (*code = 0; i < most && i < n && digit_of(s[i]) < base; i++)

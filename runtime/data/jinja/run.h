@@ -47,7 +47,7 @@ struct pl_jinja_run {
     struct pl_diag *d;
 };
 
-/* What a filter, test, method or function is given. */
+/* The arguments of a filter, test, method or function. */
 struct pl_jinja_call {
     struct pl_jinja_value self;                     /* left of the bar or the dot */
     struct pl_jinja_value arg[PL_JINJA_PARAMETERS]; /* by parameter; ABSENT = not given */

@@ -76,7 +76,7 @@ static enum flow run_if(struct pl_jinja_run *r, const struct pl_jinja_node *n) {
     }
 }
 
-/* Only namespaces can be assigned to, which is looked at before the value is worked out. */
+/* An attribute can be set of namespaces only, which is looked at before the value is worked out. */
 static bool check_target(struct pl_jinja_run *r, const struct pl_jinja_node *t) {
     struct pl_jinja_value v;
     if (t->kind == PL_JINJA_NODE_TUPLE) {
@@ -236,7 +236,7 @@ static bool open_loop(struct pl_jinja_run *r, const struct pl_jinja_node *n,
     return it->scope != NULL;
 }
 
-/* What was written since `begin` belongs to the element, if that is a part. */
+/* The text written since `begin` belongs to the element, if that is a part. */
 static void add_part(const struct pl_jinja_run *r, const struct pl_jinja_value *element,
                      size_t begin) {
     const size_t end = r->out->len;

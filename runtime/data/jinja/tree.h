@@ -80,7 +80,7 @@ enum pl_jinja_op {
     PL_JINJA_NOT_IN,
 };
 
-/* What the body of a macro asks for. */
+/* The names that the body of a macro asks for. */
 enum { PL_JINJA_USES_CALLER = 1, PL_JINJA_USES_KWARGS = 2, PL_JINJA_USES_VARARGS = 4 };
 
 struct pl_jinja_node {

@@ -64,7 +64,7 @@ void *pl_jinja_alloc_array(struct pl_jinja_arena *a, uint64_t n, uint64_t size);
  * that a text that grows piece by piece costs its length. */
 char *pl_jinja_alloc_joined(struct pl_jinja_arena *a, const char *s, size_t n, const char *more,
                             size_t m);
-/* What was allocated since the mark was taken is given back. */
+/* Gives back the memory that was allocated since the mark was taken. */
 struct pl_jinja_mark {
     struct pl_jinja_block *blocks;
     char *at, *end;
@@ -95,7 +95,7 @@ enum pl_jinja_kind {
     PL_JINJA_KINDS
 };
 
-/* What kind of Python sequence a list is. */
+/* The kind of Python sequence that a list is. */
 enum pl_jinja_sequence {
     PL_JINJA_PLAIN,
     PL_JINJA_TUPLE,

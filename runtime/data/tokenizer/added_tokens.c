@@ -103,7 +103,7 @@ static size_t space_before(const char *text, size_t at, size_t least) {
     return at;
 }
 
-static size_t space_behind(const char *text, size_t n, size_t at) {
+static size_t space_after(const char *text, size_t n, size_t at) {
     uint32_t c;
     while (at < n) {
         size_t length = pl_utf8_next(text + at, &c);
@@ -133,7 +133,7 @@ bool pl_added_next(const struct pl_added_set *set, const char *text, size_t n,
             size_t begin = space_before(text, w->begin, w->taken < w->begin ? w->taken : w->begin);
             w->begin = begin > w->taken ? begin : w->taken;
         }
-        if (t->rstrip) w->end = space_behind(text, n, w->end);
+        if (t->rstrip) w->end = space_after(text, n, w->end);
         return true;
     }
     return false;

@@ -3,8 +3,8 @@
  * In: added tokens with their flags; a text.  Out: the places where they stand.  Needs: utf8.h.
  *   A1  found left to right; of those that begin at one place the longest is taken, and the search
  *       continues after it, whether or not its flags accept it
- *   A2  single_word wants no word character on either side; lstrip and rstrip take the space beside
- *       the token with it
+ *   A2  single_word wants no word character on either side; lstrip and rstrip take the space
+ *       next to the token with it
  *   A3  a set matches either the text as it came or the normalized text, never both
  * Use: pl_added_set_sort(&set); at = 0; while (pl_added_next(&set, text, n, &walk)) ... */
 #ifndef PL_RUNTIME_DATA_TOKENIZER_ADDED_TOKENS_H
@@ -31,7 +31,8 @@ struct pl_added_set {
 
 /* Copies s[0, n), n > 0. False: out of memory. */
 bool pl_added_set_put(struct pl_added_set *set, const struct pl_added_token *token);
-/* After the last put. False: two tokens look for the same text, the second is in *twin. */
+/* To be called after the last put. False: two tokens look for the same text, the second is in
+ * *twin. */
 bool pl_added_set_sort(struct pl_added_set *set, const struct pl_added_token **twin);
 void pl_added_set_finish(struct pl_added_set *set);
 

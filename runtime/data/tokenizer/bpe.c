@@ -107,7 +107,7 @@ static void flush_unknown(const struct pl_bpe *b, struct pl_bpe_scratch *s, stru
 }
 
 /* A character, `n` bytes of the vocabulary's alphabet from `taken` bytes of text, that has no
- * piece. A pending unknown stays pending behind the bytes of a fallback, as in the library whose
+ * piece. A pending unknown stays pending after the bytes of a fallback, as in the library whose
  * files these are. */
 static void add_unknown(const struct pl_bpe *b, struct pl_bpe_scratch *s, struct unknown *u,
                         const char *c, size_t n, uint32_t taken) {
@@ -161,7 +161,7 @@ static void add_char_symbols(const struct pl_bpe *b, struct pl_bpe_scratch *s, c
     flush_unknown(b, s, &u);
 }
 
-/* At most two symbols for a byte: the fallback of a two-byte stand-in. */
+/* A byte takes at most two symbols: the fallback of a two-byte stand-in. */
 static bool make_symbols(const struct pl_bpe *b, struct pl_bpe_scratch *s, const char *text,
                          size_t n) {
     if (2 * n > s->cap_symbols) {
@@ -233,7 +233,7 @@ static uint64_t heap_pop(struct pl_bpe_scratch *s) {
     return top;
 }
 
-/* Ranks symbol `at` with the one behind it. */
+/* Ranks symbol `at` with the one after it. */
 static void rank_pair(const struct pl_bpe *b, struct pl_bpe_scratch *s, uint32_t at) {
     struct pl_bpe_symbol *y = &s->symbols[at];
     y->rank = y->next == NONE ? NONE : rank_of(b, y->id, s->symbols[y->next].id);
@@ -365,7 +365,7 @@ static bool may_cut(const struct pl_bpe *b, const char *text, size_t at, size_t 
     return is_known(b, text + before, n - before) && is_known(b, text + at, n - at);
 }
 
-/* Where the stretch that begins at byte `from` ends. */
+/* The end of the stretch that begins at byte `from`. */
 static size_t end_of_stretch(const struct pl_bpe *b, const struct pl_span *piece, size_t from) {
     if (!b->cuts || piece->n - from <= STRETCH_BYTES) return piece->n;
     size_t at = from + STRETCH_BYTES;

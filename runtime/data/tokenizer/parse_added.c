@@ -80,8 +80,8 @@ static uint32_t id_of(const struct adder *a, const struct pl_added_said *token) 
     return id >= 0 ? (uint32_t)id : a->next;
 }
 
-/* As add_tokens of the library: a token that is there takes the new flags, and what was special
- * once stays so. */
+/* Does as add_tokens of the library: a token that is there takes the new flags, and what was
+ * special once stays so. */
 static pl_err place_token(struct adder *a, const struct pl_added_said *token, struct pl_diag *d) {
     struct pl_added_said said = *token;
     said.id = id_of(a, token);
@@ -113,7 +113,8 @@ static bool flag(struct pl_tokenizer *t, uint32_t id, uint8_t bits) {
     return true;
 }
 
-/* What is looked for: the content, or its normalized form, which decoding then sees too. */
+/* Adds the text that is looked for: the content, or its normalized form, which decoding then sees
+ * too. */
 static pl_err add_to_set(struct adder *a, const struct pl_added_said *token, struct pl_diag *d) {
     struct pl_tokenizer *t = a->t;
     struct pl_span s = {.s = token->s, .n = token->n};
@@ -262,7 +263,8 @@ static pl_err add_special(struct pl_tokenizer *t, const struct pl_fields *f, con
     return PL_ERR_OK;
 }
 
-/* What stood around the text before goes inside of what this template puts around it. */
+/* The tokens that stood around the text before go inside those that this template puts around
+ * it. */
 static pl_err wrap(struct pl_token_template *outer, const struct pl_token_template *inner,
                    const struct pl_fields *f) {
     if (outer->n_before + inner->n_before > PL_TOKENIZER_MOST_TEMPLATE ||

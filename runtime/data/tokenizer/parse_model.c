@@ -208,7 +208,7 @@ static pl_err check_settings(const struct pl_fields *f) {
     return check_empty(f, "end_of_word_suffix");
 }
 
-/* Whether no merge joins something and a U+2581 behind it. */
+/* True if no merge joins something and a U+2581 after it. */
 static bool metaspace_begins_words(const struct pl_tokenizer *t) {
     const struct pl_bpe *b = &t->bpe;
     for (uint32_t i = 0; i < b->n_merges; i++) {

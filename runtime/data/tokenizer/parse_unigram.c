@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a character without a piece has less than the piece of the lowest score. */
+/* A character without a piece scores so much less than the piece of the lowest score. */
 #define UNKNOWN_PENALTY 10.0
 
 #define MOST_POWER 308 /* of ten, that is finite */

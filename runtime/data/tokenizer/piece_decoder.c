@@ -21,7 +21,7 @@ void pl_piece_list_finish(struct pl_piece_list *list) {
     *list = (struct pl_piece_list){0};
 }
 
-/* What was appended to list->text since the last piece becomes one. */
+/* The text that was appended to list->text since the last piece becomes one. */
 static void close_piece(struct pl_piece_list *list) {
     if (list->n == list->cap) {
         size_t cap = list->cap ? 2 * list->cap : 256;
@@ -131,7 +131,7 @@ static bool is_character(const struct pl_decoder_step *step, const char *s, size
     return n >= step->n_character && memcmp(s, step->character, step->n_character) == 0;
 }
 
-/* Up to `start` of the character at the beginning, up to `stop` at the end. */
+/* Strips up to `start` of the character at the beginning, up to `stop` at the end. */
 static void strip(const struct pl_decoder_step *step, const struct pl_piece_list *from,
                   struct pl_piece_list *to) {
     for (size_t i = 0; i < from->n; i++) {

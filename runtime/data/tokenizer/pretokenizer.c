@@ -27,7 +27,7 @@ struct walk {
 
 static pl_err run_from(const struct walk *w, uint32_t step, const struct pl_span *in);
 
-/* Hands bytes [from, to) of `in` to the step behind `step`. */
+/* Hands bytes [from, to) of `in` to the step after `step`. */
 static pl_err hand_on(const struct walk *w, uint32_t step, const struct pl_span *in, size_t from,
                       size_t to) {
     struct pl_span part = pl_span_slice(in, from, to);
@@ -50,7 +50,7 @@ static pl_err release(struct joiner *j) {
     return hand_on(j->w, j->step, j->in, j->from, j->to);
 }
 
-/* Whether a part belongs to the held one before it. */
+/* True if a part belongs to the held one before it. */
 static bool joins(const struct joiner *j, bool match) {
     if (!j->held) return false;
     switch (j->w->p->steps[j->step].behavior) {
@@ -143,7 +143,7 @@ static pl_err changed(const struct walk *w, const struct pl_span_buf *b) {
 }
 
 /* Cuts before every replacement character; all but the first word begin with it. runs_stay: not
- * between two of them, so that a run stays with what comes behind it. */
+ * between two of them, so that a run stays with the word after it. */
 static pl_err split_before(const struct walk *w, uint32_t step, const struct pl_span *in,
                            bool runs_stay) {
     const struct pl_pretokenizer_step *t = &w->p->steps[step];

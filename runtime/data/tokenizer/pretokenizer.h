@@ -27,7 +27,7 @@ enum pl_pretokenizer_kind {
     PL_PRETOKENIZER_BOUNDARY,    /* a cut that no merge crosses: for speed, changes no token */
 };
 
-/* What becomes of matches: the names of the library. */
+/* The fate of matches, by the names of the library. */
 enum pl_split_behavior {
     PL_SPLIT_ISOLATED,
     PL_SPLIT_REMOVED,

@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-/* What version 0.23.3 of the tokenizers library isolates of all code points, asked one by one: the
+/* The code points that version 0.23.3 of the tokenizers library isolates, asked one by one: the
  * punctuation of ASCII, symbols included, and category P as Unicode 8 had it. Newer tables have
  * more of category P, and two of these characters have left it since (U+166D, U+111C9). */
 static const struct {

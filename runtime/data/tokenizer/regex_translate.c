@@ -62,7 +62,7 @@ static void put_character(struct reader *r, uint32_t c) {
         pl_text_addf(r->out, "\\x{%x}", (unsigned)c);
 }
 
-/* What an escape or a character outside escapes stands for. */
+/* The meaning of an escape or of a character outside escapes. */
 struct item {
     enum { CHARACTER, SPACE, NO_SPACE, PROPERTY } kind;
     uint32_t c;       /* CHARACTER */
@@ -113,7 +113,7 @@ static pl_err read_numbered(struct reader *r, char kind, struct item *item) {
     return read_code(r, start, from, r->at - 1, item);
 }
 
-/* Behind the backslash. */
+/* Reads an escape after its backslash. */
 static pl_err read_escape(struct reader *r, struct item *item) {
     static const char controls[] = "r\rn\nt\tf\fv\v";
     size_t start = r->at - 1;
@@ -191,7 +191,7 @@ static void put_item(struct reader *r, const struct item *item, bool in_class) {
     }
 }
 
-/* After `low` in a class: the rest of a range where there is one. */
+/* Reads, after `low` in a class, the rest of a range where there is one. */
 static pl_err read_range(struct reader *r, const struct item *low) {
     struct item high;
     if (peek(r) != '-' || r->at + 1 >= r->n || r->s[r->at + 1] == ']') return PL_ERR_OK;

@@ -26,7 +26,7 @@ struct pl_span_buf {
     bool failed;
 };
 
-/* Where byte i (i < n) came from. */
+/* The place that byte i (i < n) came from. */
 static inline uint64_t pl_span_origin(const struct pl_span *t, size_t i) {
     return t->origin ? t->origin[i] : t->base + i;
 }

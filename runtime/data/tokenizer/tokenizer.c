@@ -143,7 +143,7 @@ pl_err pl_tokenizer_encode(const struct pl_tokenizer *t, struct pl_tokenizer_scr
 
 /* --- decoding --------------------------------------------------------------------------------- */
 
-/* What decoding sees of a token. */
+/* The text of a token as decoding sees it. */
 static const char *shown_piece(const struct pl_tokenizer *t, int64_t id, size_t *n) {
     const char *s = pl_vocab_piece(&t->shown, id, n);
     if (!s) s = pl_vocab_piece(&t->added, id, n);

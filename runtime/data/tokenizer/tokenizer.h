@@ -46,7 +46,7 @@ pl_err pl_tokenizer_decode(const struct pl_tokenizer *t, const int32_t *ids, uin
 uint64_t pl_tokenizer_size(const struct pl_tokenizer *t);
 /* The same without the tokens that only tokenizer_config.json names. */
 uint64_t pl_tokenizer_file_size(const struct pl_tokenizer *t);
-/* What its user should know of the files, in lines; "" = nothing. */
+/* Lines that its user should read about the files; "" = there are none. */
 const char *pl_tokenizer_notes(const struct pl_tokenizer *t);
 /* Id of a token by its exact content ("<|im_end|>"), -1 = there is none. */
 int64_t pl_tokenizer_id(const struct pl_tokenizer *t, const char *content);

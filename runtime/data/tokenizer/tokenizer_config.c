@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In the order in which transformers adds them. */
+/* The keys in the order in which transformers adds their tokens. */
 static const char *const named[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                     "pad_token", "cls_token", "mask_token"};
 
@@ -36,8 +36,8 @@ static pl_err read_object(const char *path, json_t **out, struct pl_diag *d) {
     return pl_diag_at(d, PL_ERR_TOKENIZER_FIELD, path, 0, 0, "the file is no JSON object");
 }
 
-static pl_err read_beside(const char *directory, const char *name, json_t **out,
-                          struct pl_diag *d) {
+static pl_err read_companion(const char *directory, const char *name, json_t **out,
+                             struct pl_diag *d) {
     char *path = join(directory, name);
     if (!path) return no_memory(d);
     pl_err err = read_object(path, out, d);
@@ -48,8 +48,8 @@ static pl_err read_beside(const char *directory, const char *name, json_t **out,
 /* C2 */
 static pl_err read_older(struct pl_tokenizer_config *c, const char *directory, struct pl_diag *d) {
     json_t *map = NULL;
-    pl_err err = read_beside(directory, "added_tokens.json", &c->added, d);
-    if (err == PL_ERR_OK) err = read_beside(directory, "special_tokens_map.json", &map, d);
+    pl_err err = read_companion(directory, "added_tokens.json", &c->added, d);
+    if (err == PL_ERR_OK) err = read_companion(directory, "special_tokens_map.json", &map, d);
     if (err == PL_ERR_OK && map && json_object_update(c->merged, map) != 0) err = no_memory(d);
     json_decref(map);
     return err;
@@ -243,8 +243,8 @@ pl_err pl_tokenizer_config_tokens(const struct pl_tokenizer_config *c, const jso
     return add_lists(c, out, d);
 }
 
-int64_t pl_tokenizer_config_token(const struct pl_tokenizer_config *c,
-                                  const struct pl_tokenizer *t, const char *key) {
+int64_t pl_tokenizer_config_token(const struct pl_tokenizer_config *c, const struct pl_tokenizer *t,
+                                  const char *key) {
     const json_t *v = json_object_get(c->merged, key);
     if (json_is_object(v)) v = json_object_get(v, "content");
     return json_is_string(v) ? pl_tokenizer_id(t, json_string_value(v)) : -1;

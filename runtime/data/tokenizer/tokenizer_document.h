@@ -29,7 +29,7 @@ struct pl_tokenizer_document {
 pl_err pl_tokenizer_document_read(struct pl_tokenizer_document *doc, const char *path,
                                   struct pl_diag *d);
 void pl_tokenizer_document_finish(struct pl_tokenizer_document *doc);
-/* At the first byte of a list, whose text is sound. */
+/* A scanner at the first byte of a list, whose text is sound. */
 struct pl_scan pl_tokenizer_list_scan(const struct pl_tokenizer_document *doc,
                                       const struct pl_tokenizer_list *list);
 

@@ -25,7 +25,7 @@
 
 #define PL_TOKENIZER_MOST_TEMPLATE 32 /* tokens on one side */
 
-/* What the post-processor puts around the tokens of a text. */
+/* The tokens that the post-processor puts around those of a text. */
 struct pl_token_template {
     int32_t before[PL_TOKENIZER_MOST_TEMPLATE], after[PL_TOKENIZER_MOST_TEMPLATE];
     uint32_t n_before, n_after;

@@ -31,7 +31,7 @@ static unsigned class_of(int32_t c) {
     return (unsigned)utf8proc_get_property(c)->combining_class;
 }
 
-/* Nothing before the character can compose with it or be put behind it. Marks and the vowels and
+/* Nothing before the character can compose with it or be put after it. Marks and the vowels and
  * final consonants of Hangul can; no other character is the second half of a composition. */
 static bool begins_cluster(int32_t c) {
     if (c < 0x300) return true;

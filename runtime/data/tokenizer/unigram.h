@@ -14,8 +14,8 @@
 #include "runtime/data/tokenizer/token_list.h"
 #include "runtime/data/tokenizer/vocab.h"
 
-/* Of one piece: SentencePiece trains none above 16 characters unless it is told to, and G3 is a
- * bound only with this one. */
+/* The most bytes of one piece: SentencePiece trains none above 16 characters unless it is told to,
+ * and G3 is a bound only with this one. */
 #define PL_UNIGRAM_MOST_BYTES 512u
 
 struct pl_unigram_piece {

@@ -39,7 +39,7 @@ static inline size_t pl_utf8_next(const char *s, uint32_t *c) {
     }
 }
 
-/* Where the character before byte `at` begins (at > 0). */
+/* The first byte of the character before byte `at` (at > 0). */
 static inline size_t pl_utf8_before(const char *s, size_t at) {
     do
         at--;

@@ -1,4 +1,4 @@
-/* pool.c - the team of threads behind every CPU kernel.
+/* pool.c - the team of threads that runs every CPU kernel.
  *
  * A run publishes (generation, next task) in one 64-bit ticket. A worker takes task i by moving the
  * ticket from (g, i) to (g, i+1); success proves that run g still has work, hence that fn, ctx and

@@ -1,4 +1,4 @@
-/* cuda.h - what the CUDA kernels find behind struct pl_device.state, and how they are launched.
+/* cuda.h - what the CUDA kernels find in struct pl_device.state, and how they are launched.
  *
  * Everything runs on one stream, in order, but for what runs aside (cuda_aside.h). No kernel
  * allocates, synchronises or reads back; scratch is the op's planned `ws` operand. The same files
@@ -70,10 +70,10 @@ static inline struct pl_cuda *pl_cuda_of(struct pl_device *dev) {
     return (struct pl_cuda *)dev->state;
 }
 
-/* What an error of the CUDA runtime means: OK, DEVICE_OOM (cudaErrorMemoryAllocation), NO_DEVICE,
- * PLAN_BROKEN for a launch or an argument that can only be our own mistake, and DEVICE_LOST for
- * everything else: an error that spoils the context (700, 719, ...) and one that is not known are
- * treated alike, because neither may be tried again. */
+/* The meaning of an error of the CUDA runtime: OK, DEVICE_OOM (cudaErrorMemoryAllocation),
+ * NO_DEVICE, PLAN_BROKEN for a launch or an argument that can only be our own mistake, and
+ * DEVICE_LOST for everything else: an error that spoils the context (700, 719, ...) and one that is
+ * not known are treated alike, because neither may be tried again. */
 pl_err pl_cuda_classify(cudaError_t e);
 /* The same, and the runtime's last error is cleared, so that the next launch does not report it. */
 static inline pl_err pl_cuda_error(cudaError_t e) {
@@ -81,7 +81,7 @@ static inline pl_err pl_cuda_error(cudaError_t e) {
     return pl_cuda_classify(e);
 }
 
-/* Whether the launches since the last call were accepted. Does not wait for them. */
+/* Returns OK if the launches since the last call were accepted. Does not wait for them. */
 static inline pl_err pl_cuda_launched(void) {
     return pl_cuda_error(cudaPeekAtLastError());
 }

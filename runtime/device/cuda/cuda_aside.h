@@ -6,7 +6,7 @@
 
 #include "runtime/device/device.h"
 
-/* Once, with the device; close takes what was opened in part. */
+/* Opened once, with the device; close takes what was opened in part. */
 pl_err pl_cuda_aside_open(struct pl_device *dev);
 pl_err pl_cuda_aside_begin(struct pl_device *dev);
 pl_err pl_cuda_aside_end(struct pl_device *dev, uint32_t number);

@@ -33,7 +33,7 @@ static pl_err check(cudaError_t e, const char *what, struct pl_diag *d) {
 
 /* --- opening --------------------------------------------------------------------------------- */
 
-/* Before the first call of CUDA, which reads them. */
+/* To be called before the first call of CUDA, which reads them. */
 static pl_err set_environment(struct pl_diag *d) {
     static const struct {
         const char *name, *value;

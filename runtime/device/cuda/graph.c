@@ -30,8 +30,8 @@ static uint64_t free_bytes(void) {
     return pl_cuda_error(cudaMemGetInfo(&available, &total)) == PL_ERR_OK ? available : 0;
 }
 
-/* Its memory is taken when it is instantiated and when it is sent to the device, not when it is
- * first launched. */
+/* The memory of a graph is taken when it is instantiated and when it is sent to the device, not
+ * when it is first launched. */
 static pl_err instantiate(struct pl_device *dev, cudaGraph_t recorded, struct pl_graph *g) {
     const uint64_t before = free_bytes();
     PL_TRY(pl_cuda_error(cudaGraphInstantiate(&g->exec, recorded, 0)));

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Beside the loader's own search: where NVIDIA's installer puts the toolkit, which few add to it.
- */
+/* The loader searches for these; the last rows say where NVIDIA's installer puts the toolkit, which
+ * few add to its search. */
 static const char *const names[] = {
     "libcublasLt.so.13",
     "libcublasLt.so.12",

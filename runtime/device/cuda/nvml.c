@@ -105,8 +105,8 @@ static bool has_uuid(const struct nvml *n, gpu_handle gpu, const char *beginning
            strncmp(uuid, beginning, strlen(beginning)) == 0;
 }
 
-/* Of a GPU that is cut into slices CUDA sees the first (MIG User Guide, "CUDA Device Enumeration"),
- * and what it has only the slice can tell. Numbers of slices that went stay free. */
+/* CUDA sees the first slice of a GPU that is cut into slices (MIG User Guide, "CUDA Device
+ * Enumeration"), and what it has only the slice can tell. Numbers of slices that went stay free. */
 static pl_err choose_slice(const struct nvml *n, gpu_handle *gpu, struct pl_diag *d) {
     unsigned now = 0, next = 0;
     gpu_handle slice = NULL;

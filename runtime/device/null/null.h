@@ -1,4 +1,4 @@
-/* null.h - what tests may look at behind the null device. */
+/* null.h - the counters of the null device, which tests look at. */
 #ifndef PL_RUNTIME_DEVICE_NULL_NULL_H
 #define PL_RUNTIME_DEVICE_NULL_NULL_H
 
@@ -9,6 +9,8 @@ struct pl_null {
     uint64_t uploads, upload_bytes, downloads, download_bytes;
 };
 
-static inline struct pl_null *pl_null_of(struct pl_device *dev) { return dev->state; }
+static inline struct pl_null *pl_null_of(struct pl_device *dev) {
+    return dev->state;
+}
 
 #endif

@@ -86,7 +86,7 @@ static float largest(const float x[BLOCK]) {
 
 typedef int32_t (*choose_fn)(float x, int32_t lower, float middle);
 
-/* What encoding has found so far: the scale of a block, and the codes below its elements. */
+/* The result of encoding so far: the scale of a block, and the codes below its elements. */
 struct lower {
     int32_t index[BLOCK];
     float scale;

@@ -20,8 +20,8 @@
 
 #include <stddef.h>
 
-/* Which part of a product a causal tile leaves out. `diag` is the query that sits on the diagonal
- * of key 0 of the tile: key j is seen by queries i >= j + diag. */
+/* The part of a product that a causal tile leaves out. `diag` is the query that sits on the
+ * diagonal of key 0 of the tile: key j is seen by queries i >= j + diag. */
 enum pl_triangle {
     PL_TRIANGLE_NONE,
     PL_TRIANGLE_KEYS_BY_QUERIES, /* rows are keys, columns queries: columns before the diagonal */
@@ -71,7 +71,7 @@ static inline struct pl_seen pl_tile_seen(uint64_t q0, uint64_t key, uint64_t wi
     return s;
 }
 
-/* In a tile that starts at q0: the first query of the first vector that holds a query which sees
+/* The first query, in a tile that starts at q0, of the first vector that holds a query which sees
  * the key. */
 static inline uint32_t pl_tile_seen_vector(uint64_t q0, uint64_t key) {
     return key > q0 ? (uint32_t)pl_u64_min(key - q0, PL_ATTENTION_QUERIES) / PL_LANES * PL_LANES

@@ -11,7 +11,7 @@
 /* Columns of a row copied at once, so that it fits the stack whatever the width. */
 #define COLUMNS 512
 
-/* Where the sequences of a run stand. */
+/* The places of the sequences of a run. */
 struct pieces {
     const int32_t *positions;
     struct pl_view offsets;

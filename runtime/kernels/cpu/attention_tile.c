@@ -6,7 +6,8 @@ static uint32_t clamp_to(int64_t v, uint32_t limit) {
     return v < 0 ? 0 : v > limit ? limit : (uint32_t)v;
 }
 
-/* What the triangle leaves of the rows [row, row+rows): first column, first and last+1 k. */
+/* The part that the triangle leaves of the rows [row, row+rows): first column, first and last+1
+ * k. */
 struct extent {
     uint32_t column, first, end;
 };

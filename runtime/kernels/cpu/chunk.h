@@ -30,7 +30,7 @@ static inline const float *pl_chunk_of_vector(const struct pl_view *v, uint64_t 
     return pl_chunk(v, col, 0, n, buf);
 }
 
-/* Where to write a chunk that pl_chunk_store() will finish. */
+/* The place to write a chunk that pl_chunk_store() will finish. */
 static inline float *pl_chunk_out(const struct pl_view *v, uint64_t row, uint64_t col, float *buf) {
     return v->dtype == PL_DTYPE_F32 ? pl_at(v, row, col) : buf;
 }

@@ -33,7 +33,7 @@ struct values {
     uint16_t bf16[BATCH * PL_QUANT_LEVELS]; /* of matrices that are stored so */
 };
 
-/* Of `blocks` (at most BATCH) blocks. */
+/* Fills the values of `blocks` (at most BATCH) blocks. */
 static void scale_tables(const float *table, const float *absmax, uint64_t blocks, enum pl_dtype t,
                          struct values *v) {
     for (uint64_t b = 0; b < blocks; b++)
@@ -131,7 +131,7 @@ static void pick_fp32(const float *v, const uint8_t *codes, void *w) {
 }
 #endif
 
-/* By the values of block k of a batch. */
+/* Looks codes up among the values of block k of a batch. */
 static void pick(const struct values *v, uint64_t k, enum pl_dtype t, const uint8_t *codes,
                  void *w) {
     if (t == PL_DTYPE_F32)

@@ -34,7 +34,7 @@ static void dequantise(const struct embed4 *e, uint64_t at, uint64_t end, float 
         out[i - at] = value[i % 2 ? e->codes[i / 2] & 15u : e->codes[i / 2] >> 4];
 }
 
-/* As rows of a table in the type of x would be: rounded before. */
+/* Rounded before, as rows of a table in the type of x would be. */
 static void scale_values(const struct embed4 *e, float *f, uint64_t n) {
     uint16_t rounded[BLOCK];
     if (e->x.dtype == PL_DTYPE_BF16) {

@@ -158,7 +158,7 @@ static inline __attribute__((always_inline)) void multiply_apart(const struct co
     store_all(c, sum, rows, cols);
 }
 
-/* How operands are stored, as far as the loops differ. */
+/* The storage of operands, as far as the loops differ. */
 enum storage { FP32, MIXED, BF16, STORAGES }; /* MIXED: x in fp32, W in bf16 */
 
 static inline __attribute__((always_inline)) void

@@ -46,7 +46,7 @@ static struct part part_of(const struct product *p, uint32_t task) {
 #define SERIAL_PRODUCT (UINT64_C(1) << 17)
 #define PARTS_A_THREAD 8
 
-/* What packing an element costs, in multiply-adds. */
+/* The cost of packing an element, in multiply-adds. */
 enum { COPIED = 3, TURNED = 10 };
 
 struct limits {
@@ -221,7 +221,7 @@ static struct pl_gemm turn(const struct pl_gemm *g) {
     return t;
 }
 
-/* By the whole product, so that parts have no say in how an element is rounded. */
+/* The whole product decides, so that parts have no say in how an element is rounded. */
 static bool goes_to_c(const struct product *p) {
     return p->g->c.dtype == PL_DTYPE_F32 && !p->turned && p->n % PL_GEMM_LINE == 0;
 }

@@ -108,7 +108,7 @@ static inline __attribute__((always_inline)) pl_vec every_fourth(const char *src
 #endif
 }
 
-/* In every four lanes: elements i, j of x, then k, l of y. */
+/* Every four lanes hold elements i, j of x, then k, l of y. */
 #define QUAD(at, i, j, k, l) (at) + (i), (at) + (j), (at) + PL_LANES + (k), (at) + PL_LANES + (l)
 #if PL_LANES == 16
 #define QUADS(x, y, i, j, k, l)                                                                    \

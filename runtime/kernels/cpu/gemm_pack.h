@@ -13,7 +13,7 @@
 #include "runtime/kernels/cpu/simd.h"
 #include "runtime/kernels/cpu/tile.h"
 
-/* Which part of an operand: `side` rows of op(A) or columns of op(B) from side0, and k. */
+/* A part of an operand: `side` rows of op(A) or columns of op(B) from side0, and k. */
 struct pl_block {
     uint64_t side0, side, k0, depth;
 };
@@ -23,7 +23,7 @@ struct pl_left {
     const float *p;
     size_t rs, ks, group;
 };
-/* Whether such rows are copied. k_first: A is stored [k][rows]. */
+/* True if such rows are copied. k_first: A is stored [k][rows]. */
 static inline bool pl_left_is_copied(const struct pl_view *a, bool k_first) {
     return k_first || a->dtype != PL_DTYPE_F32;
 }
@@ -40,7 +40,7 @@ static inline const float *pl_left_at(const struct pl_left *l, uint64_t row) {
 void PL_LEVEL_NAME(pl_gemm_right)(const struct pl_view *b, bool k_first, const struct pl_block *at,
                                   uint32_t width, float *panel);
 
-/* What a panel will be copied from, so that it can be in the second cache by then. */
+/* The source that a panel will be copied from, so that it can be in the second cache by then. */
 struct pl_ahead {
     const char *p;
     uint64_t rows, row_bytes, bytes; /* rows left, from one to the next, of each */

@@ -154,7 +154,7 @@ static void read_states(const struct update *u, uint64_t i, uint64_t n, struct b
     }
 }
 
-/* Those in fp32 were changed in place. */
+/* States in fp32 were changed in place. */
 static void store_states(const struct update *u, uint64_t i, uint64_t n, const struct block *b) {
     for (uint32_t k = 0; k < u->n_states; k++)
         if (u->state[k].dtype != PL_DTYPE_F32)

@@ -21,7 +21,7 @@ static inline void *pl_element(const struct pl_view *v, uint64_t i) {
     return pl_at(v, i / v->cols, i % v->cols);
 }
 
-/* Where new weights go: w, in its own type, and an fp32 master where there is one. */
+/* The destination of new weights: w, in its own type, and an fp32 master where there is one. */
 struct pl_weight_store {
     struct pl_view w, master;
     bool rounds_stochastically;

@@ -275,7 +275,7 @@ int form_of(const struct pl_call *c) {
                : FORM_EITHER;
 }
 
-/* Those of n calls that have this form. */
+/* The calls among n that have this form. */
 template <typename W, typename G, typename S>
 pl_err launch(struct pl_device *dev, const struct pl_call *calls, uint32_t n, int form) {
     const struct pl_cuda *cuda = pl_cuda_of(dev);
@@ -303,7 +303,7 @@ const launch_fn launches[FORMS] = {launch<float, float, float>, launch<float, __
                                    launch<__nv_bfloat16, __nv_bfloat16, float>,
                                    launch<pl_either, pl_either, pl_either>};
 
-/* At most PL_PARTS calls. */
+/* Takes at most PL_PARTS calls. */
 pl_err run_updates(struct pl_device *dev, const struct pl_call *calls, uint32_t n) {
     for (uint32_t i = 0; i < n; i++)
         if (!calls[i].batch->facts || !pl_adamw8_is_sound(&calls[i]) ||

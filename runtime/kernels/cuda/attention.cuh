@@ -60,7 +60,7 @@ static inline uint64_t pl_tile_count(const struct pl_attention *a, uint32_t rows
     return (uint64_t)a->n_tokens / rows + a->n_seqs;
 }
 
-/* Whether there is a tile of this number. Every thread of a block gets the same answer. */
+/* True if there is a tile of this number. Every thread of a block gets the same answer. */
 static __device__ __forceinline__ bool pl_tile_find(const struct pl_attention &a, uint32_t number,
                                                     uint32_t rows, struct pl_tile *t) {
     uint32_t low = 0, high = a.n_seqs; /* the sequence lies in [low, high) */
@@ -105,7 +105,7 @@ static __device__ __forceinline__ bool pl_sees(uint32_t query, uint32_t key, uin
     return query - key < reach;
 }
 
-/* Whether all of `queries` from q see all of `keys` from k. */
+/* True if all of `queries` from q see all of `keys` from k. */
 static __device__ __forceinline__ bool pl_all_see(uint32_t q, uint32_t queries, uint32_t k,
                                                   uint32_t keys, uint32_t reach) {
     return k + keys <= q + 1 && q + queries - 1 - k < reach;
@@ -143,7 +143,7 @@ static __device__ __forceinline__ void pl_tile_copy(__nv_bfloat16 *dst, const pl
     }
 }
 
-/* Where a lane points for the 16 x 16 block at the start of `tile`, whatever the fragment. */
+/* The address of a lane for the 16 x 16 block at the start of `tile`, whatever the fragment. */
 template <int D>
 static __device__ __forceinline__ const __nv_bfloat16 *pl_lane_row(const __nv_bfloat16 *tile) {
     return tile + pl_lane() % 16 * pl_pitch<D>::N + pl_lane() / 16 * 8;
@@ -377,7 +377,7 @@ static inline bool pl_attention_of(const struct pl_call *c, const struct pl_view
     return true;
 }
 
-/* Whether a tensor kernel may read this matrix, and whether it may write it. */
+/* True if a tensor kernel may read this matrix, and if it may write it. */
 static inline bool pl_tensor_reads(const struct pl_view *v) {
     return v->dtype == PL_DTYPE_BF16 && pl_is_aligned(v);
 }

@@ -422,7 +422,7 @@ static pl_err run_plain(struct pl_device *dev, const struct pl_attention *a) {
     return pl_attention_launch(dev, a, pl_attention_pick(dq_plain, a->dim), a->heads);
 }
 
-/* Whether every view is a float matrix of the rows of the first. */
+/* True if every view is a float matrix of the rows of the first. */
 static bool all_matrices(const struct pl_view *const *views, int n) {
     for (int i = 0; i < n; i++)
         if (!pl_is_float(views[i]) || views[i]->rows != views[0]->rows) return false;

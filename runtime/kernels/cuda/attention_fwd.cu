@@ -15,7 +15,7 @@
  * M = 1 only. Shared bytes are (64 M + 2 KEYS) (2 D + 16): 68 KiB at D = 128 and 66 at 256, so two
  * blocks fit a multiprocessor of 164 KiB, one of 100. Registers (nvcc 13.0, sm_80 / sm_90): D = 32
  * 152 / 153, 64 213 / 206, 96 243 / 253, 128 255 / 255, 256 232 / 240; only D = 128 on sm_90
- * spills, 13 words, and a block of keys has 256 products to hide 13 loads behind; two blocks of 128
+ * spills, 13 words, and the 256 products of a block of keys hide 13 loads; two blocks of 128
  * threads have 256 each.
  *
  * Over a cache the queries of a tile stand at positions of their own, and the keys lie in the rows
@@ -40,9 +40,9 @@ static __device__ __forceinline__ float raise_maximum(struct online *o, float ma
     return keep;
 }
 
-/* What a block works on: a tile of queries, and the rows of keys they look at. In `keys`, first is
- * the position of the first query and length one more than that of the last. A level tile holds
- * the heads of one token: rows of q and o are heads, and all are at the same position. */
+/* The work of a block: a tile of queries, and the rows of keys they look at. In `keys`, first is
+ * the position of the first query and length one more than that of the last. A level tile holds the
+ * heads of one token: rows of q and o are heads, and all are at the same position. */
 struct work {
     pl_mat<pl_either> q, o;
     struct pl_tile queries, keys;

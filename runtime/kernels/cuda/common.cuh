@@ -238,8 +238,9 @@ struct pl_max {
     __device__ __forceinline__ float operator()(float a, float b) const { return fmaxf(a, b); }
 };
 
-/* Over the `width` (a power of two, at most 32) lanes that share their upper lane bits; all of them
- * get the result. A butterfly of a commutative operation gives every lane the same bits. */
+/* A reduction over the `width` (a power of two, at most 32) lanes that share their upper lane bits;
+ * all of them get the result. A butterfly of a commutative operation gives every lane the same
+ * bits. */
 template <typename Op, typename T>
 __device__ __forceinline__ T pl_warp_reduce(T v, unsigned width = PL_WARP) {
     for (unsigned o = width / 2; o; o /= 2)
@@ -278,7 +279,7 @@ enum { PL_FORM_F32, PL_FORM_BF16, PL_FORM_EITHER, PL_FORMS };
         PL_CUDA_KERNEL(kernel<__nv_bfloat16, pl_lanes<__nv_bfloat16>::N>),                         \
         PL_CUDA_KERNEL(kernel<pl_either, 1>)
 
-/* Whether packs of 16 bytes can be read at columns that are multiples of one. */
+/* True if packs of 16 bytes can be read at columns that are multiples of one. */
 static inline bool pl_is_aligned(const struct pl_view *v) {
     const uint64_t size = v->dtype == PL_DTYPE_BF16 ? 2 : 4;
     return (uintptr_t)v->p % 16 == 0 && (v->rows <= 1 || v->ld * size % 16 == 0);
@@ -323,7 +324,7 @@ static inline bool pl_ws_holds(const struct pl_view *ws, uint64_t bytes) {
 
 /* ---- launch shapes ---- */
 
-/* What gridDim.x may be. */
+/* The largest gridDim.x. */
 #define PL_GRID_MAX UINT64_C(0x7fffffff)
 
 /* A team for a row of `packs` packs: about `each` packs a thread, at most `most` threads (a

@@ -64,7 +64,7 @@ __device__ __forceinline__ void store(const pl_mat<T> &w, uint64_t i, uint64_t n
     pl_store(w, 0, i, n, pl_packed(w, f));
 }
 
-/* For all threads of a block; returns the map. */
+/* Loads the map for all threads of a block; returns it. */
 __device__ __forceinline__ const float *share_tables(const tables &t, float *value) {
     float *map = value + PL_QUANT_LEVELS;
     if (threadIdx.x < PL_QUANT_LEVELS) value[threadIdx.x] = t.value[threadIdx.x];
@@ -73,7 +73,7 @@ __device__ __forceinline__ const float *share_tables(const tables &t, float *val
     return map;
 }
 
-/* Where byte `at` of the codes of w is. */
+/* The place of byte `at` of the codes of w. */
 template <typename T>
 __device__ __forceinline__ uint64_t place_of(const dequant<T> &t, uint64_t at) {
     return t.first + at + (t.skip ? at / t.row * t.skip : 0);

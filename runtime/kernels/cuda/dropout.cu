@@ -22,7 +22,7 @@ struct mask {
     float scale; /* 1 / (1 - p) */
 };
 
-/* What a row draws its numbers from. */
+/* The source that a row draws its numbers from. */
 struct row_stream {
     struct pl_rng stream;
     uint64_t position; /* in its sequence */

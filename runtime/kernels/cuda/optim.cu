@@ -169,7 +169,7 @@ bool square_call_of(struct pl_device *dev, const struct pl_call *c, struct squar
     return pl_is_float(&g) && pl_ws_holds(&c->in[2], need) && c->out[0].rows == 1;
 }
 
-/* Those of n calls that have this form. */
+/* The calls among n that have this form. */
 template <typename T, int V>
 pl_err launch_squares(struct pl_device *dev, const struct square_call *calls, uint32_t n,
                       int form) {
@@ -187,7 +187,7 @@ pl_err launch_squares(struct pl_device *dev, const struct square_call *calls, ui
     return pl_cuda_launched();
 }
 
-/* At most PL_PARTS calls. */
+/* Takes at most PL_PARTS calls. */
 pl_err sum_squares_of(struct pl_device *dev, const struct pl_call *calls, uint32_t n) {
     static pl_err (*const by_form[PL_FORMS])(struct pl_device *, const struct square_call *,
                                              uint32_t, int) = PL_FORM_TABLE(launch_squares);
@@ -204,8 +204,8 @@ pl_err sum_squares_of(struct pl_device *dev, const struct pl_call *calls, uint32
     return pl_cuda_launched();
 }
 
-/* As torch.nn.utils.clip_grad_norm_, and NaN where the step, or one before it, must not be
- * committed. */
+/* The scale of torch.nn.utils.clip_grad_norm_, and NaN where the step, or one before it, must not
+ * be committed. */
 __global__ void __launch_bounds__(BLOCK)
     scale_of_norm(const double *partials, uint32_t n, float max_norm, const double *loss,
                   double *clip) {
@@ -229,14 +229,14 @@ struct settings {
 };
 
 /* The type that a master is read as where states have type S. */
-template <typename S> struct beside { typedef float master; };
-template <> struct beside<pl_either> { typedef pl_either master; };
+template <typename S> struct master_type { typedef float master; };
+template <> struct master_type<pl_either> { typedef pl_either master; };
 
 template <typename W, typename G, typename S> struct update {
     pl_mat<W> w;
     pl_mat<G> g;
     pl_mat<S> state[STATES_MOST];
-    pl_mat<typename beside<S>::master> master;
+    pl_mat<typename master_type<S>::master> master;
     const double *clip;
     uint64_t cols;
     uint64_t first;      /* element of the tensor where w begins */
@@ -329,7 +329,7 @@ __global__ void __launch_bounds__(BLOCK)
     if (col >= t.cols || isnan(t.clip[1])) return;
     float p[V];
     if (t.master.p)
-        pl_floats(pl_load<typename beside<S>::master, V>(t.master, row, col, t.cols), p);
+        pl_floats(pl_load<typename master_type<S>::master, V>(t.master, row, col, t.cols), p);
     else
         pl_floats(pl_load<W, V>(t.w, row, col, t.cols), p);
     apply_rule<Rule, W, G, S, V>(t, u, row, col, p);
@@ -387,7 +387,7 @@ update<W, G, S> update_of(const struct update_call *u) {
     t.g = pl_mat_of<G>(u->g);
     for (int k = 0; k < STATES_MOST; k++)
         t.state[k] = pl_mat_of<S>(u->state[k]);
-    t.master = pl_mat_of<typename beside<S>::master>(u->master);
+    t.master = pl_mat_of<typename master_type<S>::master>(u->master);
     t.clip = u->clip;
     t.cols = u->w.cols;
     t.first = u->call->attr->first_element;
@@ -406,7 +406,7 @@ struct settings settings_of(const struct pl_batch *b) {
     return r;
 }
 
-/* Those of n calls that have this form. */
+/* The calls among n that have this form. */
 template <typename Rule, typename W, typename G, typename S, int V>
 pl_err launch_updates(struct pl_device *dev, const struct update_call *calls, uint32_t n,
                       int form) {
@@ -426,7 +426,7 @@ pl_err launch_updates(struct pl_device *dev, const struct update_call *calls, ui
     return pl_cuda_launched();
 }
 
-/* At most PL_PARTS calls. */
+/* Takes at most PL_PARTS calls. */
 template <typename Rule>
 pl_err run_updates(struct pl_device *dev, const struct pl_call *calls, uint32_t n) {
     static pl_err (*const by_form[FORMS])(struct pl_device *, const struct update_call *, uint32_t,

@@ -33,7 +33,7 @@
 #define MOST_ALIGNMENT   256                   /* bytes; cuBLASLt asks about no more */
 #define KERNEL_ROOM      (UINT64_C(128) << 20) /* of the device; more than a kernel takes to load */
 
-/* What an algorithm depends on. Compared as bytes: no padding, unused bits 0. */
+/* The facts that an algorithm depends on. They are compared as bytes: no padding, unused bits 0. */
 struct key {
     uint64_t m, n, k;
     uint64_t ld[3];        /* of a, b, c */
@@ -280,7 +280,7 @@ static cublasStatus_t choose(const struct pl_products *p, const struct pl_produc
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* Whether the algorithm may run this shape in the workspace there is. */
+/* True if the algorithm may run this shape in the workspace there is. */
 static bool is_legal(const struct pl_products *p, const struct pl_product *g, const struct key *key,
                      const cublasLtMatmulAlgo_t *algorithm) {
     cublasLtMatmulHeuristicResult_t found = {0};

@@ -39,7 +39,7 @@
 extern "C" {
 #endif
 
-/* Of an op that may run TOGETHER: many calls at a time as well. */
+/* An op that may run TOGETHER has a function for many calls at a time as well. */
 #define PL_OP(KIND, name, COST, RUNS, what, INPUTS, OUTPUTS)                                       \
     PL_WITH_KERNEL_##RUNS(pl_err pl_cuda_##name(struct pl_device *dev, const struct pl_call *c);)  \
         PL_WITH_GROUP_##RUNS(pl_err pl_cuda_##name##_group(                                        \

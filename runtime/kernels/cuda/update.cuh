@@ -82,7 +82,7 @@ static inline struct pl_view pl_flat(const struct pl_view *v) {
     return f;
 }
 
-/* Which random bits round a tensor: those of (seed, step, site). */
+/* The random bits that round a tensor: those of (seed, step, site). */
 struct pl_rounding {
     bool is_on;
     uint32_t site;
