@@ -1,10 +1,12 @@
 /* api.c - the public library: one question, its answer as a struct.
  *
- * The struct is filled from the JSON answer, so that library and command cannot disagree. */
+ * Struct and JSON are filled from the same rows, so that library and command cannot disagree. */
 #include "estimator/api/plimsoll.h"
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/json_tree.h"
+#include "estimator/base/report.h"
+#include "estimator/base/units.h"
 #include "estimator/config/job_text.h"
 #include "estimator/config/job_values.h"
 #include "estimator/config/validate.h"
@@ -12,186 +14,138 @@
 #include "estimator/inquiry/inquiry.h"
 #include "estimator/inquiry/receipt.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct answer {
     struct pl_vram_estimate e; /* first: the caller's pointer */
-    json_t *json;              /* owns the strings of e */
-    char *json_text;
+    struct pl_vram_item phases[PL_PHASE_LINES], ledger[PL_LEDGER_LINES];
+    struct pl_remedy planned[PL_MAX_REMEDIES]; /* own the words of the next */
+    struct pl_vram_remedy remedies[PL_MAX_REMEDIES];
+    const char **notes; /* lines of the next */
+    char *notes_text, *json;
     struct pl_text summary;
     uint64_t card_bytes; /* what pl_estimate_fits_on_card() compares with */
 };
 
-/* --- JSON -> struct --------------------------------------------------------------------------- */
+/* --- rows -> struct --------------------------------------------------------------------------- */
 
-enum field_kind { FIELD_REAL, FIELD_COUNT, FIELD_TEXT, FIELD_BOOL };
+#define TYPE_OF(member)                                                                            \
+    _Generic(((struct pl_vram_estimate *)0)->member,                                               \
+        double: PL_ROW_REAL,                                                                       \
+        uint64_t: PL_ROW_COUNT,                                                                    \
+        const char *: PL_ROW_WORD,                                                                 \
+        bool: PL_ROW_TRUTH)
+#define MEMBER(member, object, name)                                                               \
+    { object, name, offsetof(struct pl_vram_estimate, member), TYPE_OF(member) }
+#define ANSWER(name) MEMBER(name, NULL, #name)
+#define LIMIT(name)  MEMBER(name, "limits", #name)
+#define BYTES(name)  MEMBER(name##_bytes, "bytes", #name)
+#define QUICK(name)  MEMBER(quick.name##_gb, "quick", #name)
 
-/* member, kind, the object it stands in ("" = the answer itself), key. null leaves a zero. */
-#define FIELDS(X)                                                                                  \
-    X(total_gb, REAL, "", "total_gb")                                                              \
-    X(model_weights_gb, REAL, "", "model_weights_gb")                                              \
-    X(lora_adapter_gb, REAL, "", "lora_adapter_gb")                                                \
-    X(optimizer_state_gb, REAL, "", "optimizer_state_gb")                                          \
-    X(activations_gb, REAL, "", "activations_gb")                                                  \
-    X(kv_cache_gb, REAL, "", "kv_cache_gb")                                                        \
-    X(overhead_gb, REAL, "", "overhead_gb")                                                        \
-    X(param_count_billions, REAL, "", "param_count_billions")                                      \
-    X(mode, TEXT, "", "mode")                                                                      \
-    X(batch_size, COUNT, "", "batch_size")                                                         \
-    X(gradient_accumulation, COUNT, "", "gradient_accumulation")                                   \
-    X(max_seq_length, COUNT, "", "max_seq_length")                                                 \
-    X(lora_r, COUNT, "", "lora_r")                                                                 \
-    X(gradients_gb, REAL, "", "gradients_gb")                                                      \
-    X(logits_gb, REAL, "", "logits_gb")                                                            \
-    X(workspace_gb, REAL, "", "workspace_gb")                                                      \
-    X(context_gb, REAL, "", "context_gb")                                                          \
-    X(fragmentation_gb, REAL, "", "fragmentation_gb")                                              \
-    X(host_ram_gb, REAL, "", "host_ram_gb")                                                        \
-    X(recommended_batch_size, COUNT, "", "recommended_batch_size")                                 \
-    X(param_count, COUNT, "", "param_count")                                                       \
-    X(trainable_param_count, COUNT, "", "trainable_param_count")                                   \
-    X(total_bytes, COUNT, "bytes", "total")                                                        \
-    X(arena_bytes, COUNT, "bytes", "arena")                                                        \
-    X(job_arena_bytes, COUNT, "bytes", "job_arena")                                                \
-    X(batch_arena_bytes, COUNT, "bytes", "batch_arena")                                            \
-    X(context_bytes, COUNT, "bytes", "context")                                                    \
-    X(host_bytes, COUNT, "bytes", "host")                                                          \
-    X(weights_bytes, COUNT, "bytes", "weights")                                                    \
-    X(adapters_bytes, COUNT, "bytes", "adapters")                                                  \
-    X(gradients_bytes, COUNT, "bytes", "gradients")                                                \
-    X(optimizer_bytes, COUNT, "bytes", "optimizer")                                                \
-    X(activations_bytes, COUNT, "bytes", "activations")                                            \
-    X(logits_bytes, COUNT, "bytes", "logits")                                                      \
-    X(workspace_bytes, COUNT, "bytes", "workspace")                                                \
-    X(batch_bytes, COUNT, "bytes", "batch")                                                        \
-    X(alignment_bytes, COUNT, "bytes", "alignment")                                                \
-    X(fragmentation_bytes, COUNT, "bytes", "fragmentation")                                        \
-    X(verdict, TEXT, "", "verdict")                                                                \
-    X(fits, BOOL, "", "fits")                                                                      \
-    X(approximate, BOOL, "", "approximate")                                                        \
-    X(vram_gb, REAL, "", "vram_gb")                                                                \
-    X(budget_bytes, COUNT, "limits", "budget_bytes")                                               \
-    X(margin_bytes, COUNT, "limits", "margin_bytes")                                               \
-    X(usable_bytes, COUNT, "limits", "usable_bytes")                                               \
-    X(budget_source, TEXT, "limits", "source")                                                     \
-    X(peak_phase, TEXT, "", "peak_phase")                                                          \
-    X(refusal, TEXT, "", "refusal")                                                                \
-    X(comm_gb, REAL, "", "comm_gb")                                                                \
-    X(comm_bytes, COUNT, "bytes", "comm")                                                          \
-    X(quick.weights_gb, REAL, "quick", "weights")                                                  \
-    X(quick.gradients_gb, REAL, "quick", "gradients")                                              \
-    X(quick.optimizer_gb, REAL, "quick", "optimizer")                                              \
-    X(quick.activations_gb, REAL, "quick", "activations")                                          \
-    X(quick.overhead_gb, REAL, "quick", "overhead")                                                \
-    X(quick.total_gb, REAL, "quick", "total")
-
-static const struct {
-    const char *object, *key;
+/* Each member, and the row that it is filled from. A row that is null, or that an answer does not
+ * have, leaves a zero. */
+static const struct member {
+    const char *object, *name;
     size_t offset;
-    enum field_kind kind;
-} fields[] = {
-#define X(member, kind, object, key)                                                               \
-    {object, key, offsetof(struct pl_vram_estimate, member), FIELD_##kind},
-    FIELDS(X)
-#undef X
+    enum pl_row_type type;
+} members[] = {
+    /* clang-format off */
+    ANSWER(total_gb), ANSWER(model_weights_gb), ANSWER(lora_adapter_gb), ANSWER(optimizer_state_gb),
+    ANSWER(activations_gb), ANSWER(kv_cache_gb), ANSWER(overhead_gb), ANSWER(param_count_billions),
+    ANSWER(mode), ANSWER(batch_size), ANSWER(gradient_accumulation), ANSWER(max_seq_length),
+    ANSWER(lora_r), ANSWER(gradients_gb), ANSWER(logits_gb), ANSWER(workspace_gb),
+    ANSWER(context_gb), ANSWER(fragmentation_gb), ANSWER(host_ram_gb), ANSWER(comm_gb),
+    ANSWER(recommended_batch_size), ANSWER(param_count), ANSWER(trainable_param_count),
+    ANSWER(verdict), ANSWER(fits), ANSWER(approximate), ANSWER(vram_gb), ANSWER(peak_phase),
+    ANSWER(refusal),
+    BYTES(total), BYTES(arena), BYTES(job_arena), BYTES(batch_arena), BYTES(context), BYTES(comm),
+    BYTES(host), BYTES(weights), BYTES(adapters), BYTES(gradients), BYTES(optimizer),
+    BYTES(activations), BYTES(logits), BYTES(workspace), BYTES(batch), BYTES(alignment),
+    BYTES(fragmentation),
+    LIMIT(budget_bytes), LIMIT(margin_bytes), LIMIT(usable_bytes),
+    MEMBER(budget_source, "limits", "source"),
+    QUICK(weights), QUICK(gradients), QUICK(optimizer), QUICK(activations), QUICK(overhead),
+    QUICK(total),
+    /* clang-format on */
 };
 
-static void set_real(void *at, const json_t *v) {
-    const double x = json_number_value(v);
-    memcpy(at, &x, sizeof x);
-}
-
-static void set_count(void *at, const json_t *v) {
-    const uint64_t n = (uint64_t)json_integer_value(v);
-    memcpy(at, &n, sizeof n);
-}
-
-static void set_text(void *at, const json_t *v) {
-    const char *s = json_string_value(v);
-    memcpy(at, &s, sizeof s);
-}
-
-static void set_bool(void *at, const json_t *v) {
-    const bool b = json_is_true(v);
-    memcpy(at, &b, sizeof b);
-}
-
-static void (*const setters[])(void *at, const json_t *v) = {set_real, set_count, set_text,
-                                                             set_bool};
-
-static void fill_fields(struct pl_vram_estimate *e, const json_t *root) {
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-        const json_t *o = fields[i].object[0] ? json_object_get(root, fields[i].object) : root;
-        setters[fields[i].kind]((char *)e + fields[i].offset, json_object_get(o, fields[i].key));
+static void fill_members(const struct pl_report *r, struct pl_vram_estimate *e) {
+    static const size_t sizes[] = {[PL_ROW_REAL] = sizeof(double),
+                                   [PL_ROW_COUNT] = sizeof(uint64_t),
+                                   [PL_ROW_WORD] = sizeof(const char *),
+                                   [PL_ROW_TRUTH] = sizeof(bool)};
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        const struct member *m = &members[i];
+        const struct pl_row *row = pl_report_find(r, m->object, m->name);
+        void *at = (char *)e + m->offset;
+        assert(!row || row->type == m->type || row->type == PL_ROW_NULL);
+        if (!row || row->type == PL_ROW_NULL) continue;
+        memcpy(at, &row->is, sizes[m->type]);
     }
 }
 
-/* An array for the elements of `list`; NULL when it is empty or memory ran out, which *ok tells. */
-static void *array_for(const json_t *list, size_t size, size_t *n, bool *ok) {
-    *n = json_array_size(list);
-    if (*n == 0) return NULL;
-    void *p = pl_calloc(*n, size);
-    if (!p) *ok = false;
-    return p;
+/* Copies lines that the plan names; their names are constants. */
+static size_t fill_items(const struct pl_line *lines, size_t n, struct pl_vram_item *room,
+                         const struct pl_vram_item **out) {
+    for (size_t i = 0; i < n; i++)
+        room[i] = (struct pl_vram_item){lines[i].name, lines[i].bytes};
+    *out = n ? room : NULL;
+    return n;
 }
 
-static bool fill_items(const json_t *list, const char *name_key, const struct pl_vram_item **out,
-                       size_t *n) {
-    bool ok = true;
-    struct pl_vram_item *items = array_for(list, sizeof *items, n, &ok);
-    for (size_t i = 0; items && i < *n; i++) {
-        const json_t *v = json_array_get(list, i);
-        items[i].name = json_string_value(json_object_get(v, name_key));
-        items[i].bytes = (uint64_t)json_integer_value(json_object_get(v, "bytes"));
+static void fill_remedies(const struct pl_estimate *planned, struct answer *a) {
+    memcpy(a->planned, planned->remedies, sizeof a->planned);
+    for (uint32_t i = 0; i < planned->n_remedies; i++) {
+        const struct pl_remedy *r = &a->planned[i];
+        a->remedies[i] = (struct pl_vram_remedy){.change = r->change,
+                                                 .saves_bytes = r->saves_bytes,
+                                                 .total_gb = pl_gb(r->total_bytes),
+                                                 .fits = r->fits};
     }
-    *out = items;
-    return ok;
+    a->e.n_remedies = planned->n_remedies;
+    a->e.remedies = a->e.n_remedies ? a->remedies : NULL;
 }
 
-static bool fill_remedies(const json_t *list, struct pl_vram_estimate *e) {
-    bool ok = true;
-    struct pl_vram_remedy *r = array_for(list, sizeof *r, &e->n_remedies, &ok);
-    for (size_t i = 0; r && i < e->n_remedies; i++) {
-        const json_t *v = json_array_get(list, i);
-        r[i].change = json_string_value(json_object_get(v, "change"));
-        r[i].saves_bytes = json_integer_value(json_object_get(v, "saves_bytes"));
-        r[i].total_gb = json_number_value(json_object_get(v, "total_gb"));
-        r[i].fits = json_is_true(json_object_get(v, "fits"));
+/* Cuts a copy of the notes into its lines. False: out of memory. */
+static bool fill_notes(const struct pl_text *notes, struct answer *a) {
+    size_t most = 1;
+    if (notes->len == 0) return true;
+    for (size_t i = 0; i < notes->len; i++)
+        most += notes->data[i] == '\n';
+    a->notes = pl_calloc(most, sizeof *a->notes);
+    a->notes_text = pl_calloc(notes->len + 1, 1);
+    if (!a->notes || !a->notes_text) return false;
+    memcpy(a->notes_text, notes->data, notes->len);
+    for (char *s = a->notes_text, *rest; s && *s; s = rest) {
+        rest = strchr(s, '\n');
+        if (rest) *rest++ = 0;
+        if (*s) a->notes[a->e.n_notes++] = s;
     }
-    e->remedies = r;
-    return ok;
+    a->e.notes = a->e.n_notes ? a->notes : NULL;
+    return true;
 }
 
-static bool fill_notes(const json_t *list, struct pl_vram_estimate *e) {
-    bool ok = true;
-    const char **notes = array_for(list, sizeof *notes, &e->n_notes, &ok);
-    for (size_t i = 0; notes && i < e->n_notes; i++)
-        notes[i] = json_string_value(json_array_get(list, i));
-    e->notes = notes;
-    return ok;
-}
-
-/* Takes `json`; NULL when memory ran out, here or before. */
-static struct answer *make_answer(json_t *json, const struct pl_estimate *planned) {
-    struct answer *a = json ? pl_calloc(1, sizeof *a) : NULL;
-    if (!a) {
-        json_decref(json);
-        return NULL;
-    }
-    a->json = json;
-    a->json_text = pl_json_dump(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
-    a->e.json = a->json_text;
+/* NULL when memory ran out, here or before. */
+static struct answer *make_answer(const struct pl_estimate *planned, const struct pl_text *notes) {
+    struct answer *a = notes->failed ? NULL : pl_calloc(1, sizeof *a);
+    struct pl_line ledger[PL_LEDGER_LINES], phases[PL_PHASE_LINES];
+    struct pl_report r = {0};
+    if (!a) return NULL;
+    pl_answer_report(planned, pl_text_str(notes), &r);
+    fill_members(&r, &a->e);
+    json_t *json = pl_report_end(&r);
+    a->e.json = a->json = pl_json_dump(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    json_decref(json);
+    pl_estimate_ledger(planned->planned.plan, ledger);
+    const size_t n_phases = pl_estimate_phases(planned, phases);
+    a->e.n_ledger = fill_items(ledger, PL_LEDGER_LINES, a->ledger, &a->e.ledger);
+    a->e.n_phases = fill_items(phases, n_phases, a->phases, &a->e.phases);
+    fill_remedies(planned, a);
     pl_estimate_add_summary(planned, &a->summary);
-    fill_fields(&a->e, json);
-    bool ok = a->json_text && !a->summary.failed;
-    ok = fill_items(json_object_get(json, "phases"), "name", &a->e.phases, &a->e.n_phases) && ok;
-    ok =
-        fill_items(json_object_get(json, "ledger"), "category", &a->e.ledger, &a->e.n_ledger) && ok;
-    ok = fill_remedies(json_object_get(json, "remedies"), &a->e) && ok;
-    ok = fill_notes(json_object_get(json, "notes"), &a->e) && ok;
-    if (ok) return a;
+    if (fill_notes(notes, a) && a->json && !a->summary.failed) return a;
     pl_estimate_free(&a->e);
     return NULL;
 }
@@ -310,10 +264,11 @@ struct pl_vram_estimate *pl_estimate_vram(const char *model, const char *mode, u
     card_bytes = q.planned.verdict.needed_bytes;
     if (q.i->q.traits.backend == PL_BACKEND_CPU && q.i->job.device == PL_DEVICE_AUTO)
         PL_TRY_GOTO(plan_for_card(q.i, &card_bytes, &d), out);
-    if (!q.i->notes.failed)
-        a = make_answer(pl_answer_json(&q.planned, pl_text_str(&q.i->notes)), &q.planned);
-    if (a) a->card_bytes = card_bytes;
-    if (!a) err = pl_host_oom(&d, "the answer");
+    a = make_answer(&q.planned, &q.i->notes);
+    if (a)
+        a->card_bytes = card_bytes;
+    else
+        err = pl_host_oom(&d, "the answer");
 out:
     if (err != PL_ERR_OK) report(&d, error);
     finish_asked(&q);
@@ -359,12 +314,9 @@ size_t pl_estimate_summary(const struct pl_vram_estimate *e, char *buf, size_t s
 void pl_estimate_free(struct pl_vram_estimate *e) {
     struct answer *a = (struct answer *)(void *)e;
     if (!a) return;
-    free((void *)(uintptr_t)a->e.phases);
-    free((void *)(uintptr_t)a->e.ledger);
-    free((void *)(uintptr_t)a->e.remedies);
-    free((void *)(uintptr_t)a->e.notes);
-    free(a->json_text);
-    json_decref(a->json);
+    free(a->notes);
+    free(a->notes_text);
+    free(a->json);
     pl_text_finish(&a->summary);
     free(a);
 }

@@ -97,3 +97,21 @@ const char *pl_estimate_mode(const struct pl_estimate *e) {
         [PL_MODE_FULL] = "full", [PL_MODE_LORA] = "lora", [PL_MODE_QLORA] = "qlora"};
     return e->q->job->inference ? "inference" : names[e->q->job->mode];
 }
+
+void pl_estimate_ledger(const struct pl_plan *plan, struct pl_line out[PL_LEDGER_LINES]) {
+    for (int c = 0; c < PL_CATEGORY_COUNT; c++)
+        out[c] = (struct pl_line){pl_category_name(c), plan->ledger[c]};
+    out[PL_CATEGORY_COUNT] = (struct pl_line){"alignment", plan->alignment_bytes};
+    out[PL_CATEGORY_COUNT + 1] = (struct pl_line){"fragmentation", plan->fragmentation_bytes};
+}
+
+uint32_t pl_estimate_phases(const struct pl_estimate *e, struct pl_line out[PL_PHASE_LINES]) {
+    const struct pl_plan *plan = e->planned.plan;
+    uint32_t n = 0;
+    for (int p = 0; p < PL_PHASE_COUNT; p++)
+        if (plan->program->phases[p].n_ops)
+            out[n++] = (struct pl_line){pl_phase_name(p), plan->job_bytes + plan->phases[p].bytes};
+    if (e->merged_export_bytes)
+        out[n++] = (struct pl_line){"merged export", e->merged_export_bytes};
+    return n;
+}

@@ -3,6 +3,7 @@
 #ifndef PL_ESTIMATOR_GATE_ESTIMATE_H
 #define PL_ESTIMATOR_GATE_ESTIMATE_H
 
+#include "estimator/base/report.h"
 #include "estimator/gate/gate.h"
 
 #include <jansson.h>
@@ -41,6 +42,18 @@ pl_err pl_estimate_find_remedies(struct pl_estimate *e, struct pl_diag *d);
 void pl_estimate_judge_again(struct pl_estimate *e);
 void pl_estimate_finish(struct pl_estimate *e); /* leaves {0} */
 
+struct pl_line { /* of a ledger, or the peak of a phase */
+    const char *name;
+    uint64_t bytes;
+};
+/* The categories, the alignment and the fragmentation: they add up to the arenas exactly. */
+#define PL_LEDGER_LINES (PL_CATEGORY_COUNT + 2)
+void pl_estimate_ledger(const struct pl_plan *plan, struct pl_line out[PL_LEDGER_LINES]);
+/* The peak of every phase that the program has, then that of the merged export, which is of the
+ * host, where there is one. Returns their number. */
+#define PL_PHASE_LINES (PL_PHASE_COUNT + 1)
+uint32_t pl_estimate_phases(const struct pl_estimate *e, struct pl_line out[PL_PHASE_LINES]);
+
 /* "full", "lora", "qlora", "inference" */
 const char *pl_estimate_mode(const struct pl_estimate *e);
 
@@ -49,7 +62,9 @@ void pl_estimate_add_summary(const struct pl_estimate *e, struct pl_text *out);
 /* Summary, ledger with bars, arenas, phases, verdict, remedies. columns: width to stay in. */
 void pl_estimate_text(const struct pl_estimate *e, bool colour, unsigned columns,
                       struct pl_text *out);
-/* One object, "schema":1; notes: one a line. NULL when out of memory. */
+/* The rows of an answer, "schema": 1 first; notes: one a line. */
+void pl_estimate_report(const struct pl_estimate *e, const char *notes, struct pl_report *r);
+/* The report as one object. NULL when out of memory. */
 json_t *pl_estimate_json(const struct pl_estimate *e, const char *notes);
 /* estimate_ranks.c: the bill of every rank, each read off a plan of its own; nothing where the job
  * has one. The estimate itself is that of q->job->rank. */
@@ -57,7 +72,7 @@ pl_err pl_estimate_bill_ranks(struct pl_estimate *e, struct pl_diag *d);
 void pl_estimate_ranks_text(const struct pl_estimate *e, struct pl_text *out);
 /* [{rank, needed_bytes, arena_bytes, comm_bytes, ledger}]; NULL: out of memory. */
 json_t *pl_estimate_ranks_json(const struct pl_estimate *e);
-/* [{category, bytes}], summing exactly to the arenas. */
+/* [{category, bytes, provenance}] of pl_estimate_ledger(). */
 json_t *pl_estimate_ledger_json(const struct pl_plan *plan);
 
 #endif

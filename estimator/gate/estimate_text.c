@@ -47,13 +47,13 @@ static void add_bar(struct pl_text *out, const struct style *s, uint64_t bytes, 
     pl_text_add(out, s->off);
 }
 
-static void ledger_row(struct pl_text *out, const struct style *s, const char *name, uint64_t bytes,
+static void ledger_row(struct pl_text *out, const struct style *s, const struct pl_line *line,
                        uint64_t total, unsigned columns) {
     char size[PL_BYTES_TEXT], exact[PL_COUNT_TEXT];
-    if (bytes == 0) return;
-    pl_text_addf(out, "  %-14s %11s %16s", name, pl_bytes_text(bytes, size),
-                 pl_count_text(bytes, exact));
-    add_bar(out, s, bytes, total, columns);
+    if (line->bytes == 0) return;
+    pl_text_addf(out, "  %-14s %11s %16s", line->name, pl_bytes_text(line->bytes, size),
+                 pl_count_text(line->bytes, exact));
+    add_bar(out, s, line->bytes, total, columns);
     pl_text_add(out, "\n");
 }
 
@@ -87,12 +87,12 @@ static void add_ledger(const struct pl_estimate *e, const struct style *s, unsig
                        struct pl_text *out) {
     const struct pl_plan *plan = e->planned.plan;
     uint64_t total = e->verdict.needed_bytes;
-    for (int c = 0; c < PL_CATEGORY_COUNT; c++)
-        ledger_row(out, s, pl_category_name(c), plan->ledger[c], total, columns);
-    ledger_row(out, s, "alignment", plan->alignment_bytes, total, columns);
-    ledger_row(out, s, "fragmentation", plan->fragmentation_bytes, total, columns);
-    ledger_row(out, s, "context", pl_budget_own_context(&e->q->budget), total, columns);
-    ledger_row(out, s, "comm", e->q->budget.comm_bytes, total, columns);
+    struct pl_line lines[PL_LEDGER_LINES + 2];
+    pl_estimate_ledger(plan, lines);
+    lines[PL_LEDGER_LINES] = (struct pl_line){"context", pl_budget_own_context(&e->q->budget)};
+    lines[PL_LEDGER_LINES + 1] = (struct pl_line){"comm", e->q->budget.comm_bytes};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        ledger_row(out, s, &lines[i], total, columns);
     char size[PL_BYTES_TEXT], exact[PL_COUNT_TEXT], job[PL_BYTES_TEXT], batch[PL_BYTES_TEXT];
     pl_text_addf(out, "  %s%-14s %11s %16s%s  = job arena %s + batch arena %s\n", s->bold, "total",
                  pl_bytes_text(total, size), pl_count_text(total, exact), s->off,

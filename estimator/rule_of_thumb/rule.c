@@ -103,13 +103,15 @@ struct pl_rule_bill pl_rule_estimate(const struct pl_rule_inputs *in, enum pl_ru
         .total = pl_rule_round(weights + gradients + optimizer + activations + OVERHEAD_GB)};
 }
 
-json_t *pl_rule_bill_json(const struct pl_rule_bill *b) {
-    if (b->inference)
-        return json_pack("{s:f, s:f, s:f}", "weights", b->weights, "overhead", b->overhead, "total",
-                         b->total);
-    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "weights", b->weights, "gradients",
-                     b->gradients, "optimizer", b->optimizer, "activations", b->activations,
-                     "overhead", b->overhead, "total", b->total);
+void pl_rule_bill_report(const struct pl_rule_bill *b, struct pl_report *r) {
+    pl_report_real(r, "weights", b->weights);
+    if (!b->inference) {
+        pl_report_real(r, "gradients", b->gradients);
+        pl_report_real(r, "optimizer", b->optimizer);
+        pl_report_real(r, "activations", b->activations);
+    }
+    pl_report_real(r, "overhead", b->overhead);
+    pl_report_real(r, "total", b->total);
 }
 
 /* --- cards ----------------------------------------------------------------------------------- */

@@ -12,8 +12,8 @@
 #define PL_ESTIMATOR_RULE_OF_THUMB_RULE_H
 
 #include "estimator/base/diag.h"
+#include "estimator/base/report.h"
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -59,9 +59,9 @@ struct pl_rule_bill { /* GB; under `inference` only weights, overhead and total 
 struct pl_rule_bill pl_rule_estimate(const struct pl_rule_inputs *in, enum pl_rule_edition e);
 /* Layers that an edition counts LoRA's adapters for. */
 double pl_rule_adapter_layers(const struct pl_rule_inputs *in, enum pl_rule_edition e);
-/* {weights, gradients, optimizer, activations, overhead, total}; inference: three of them. NULL
- * when out of memory. */
-json_t *pl_rule_bill_json(const struct pl_rule_bill *bill);
+/* Adds weights, gradients, optimizer, activations, overhead and total; under `inference` the three
+ * of them that count. */
+void pl_rule_bill_report(const struct pl_rule_bill *bill, struct pl_report *r);
 
 /* 2 x rank x hidden x target modules x layers: every module taken for square. */
 double pl_rule_lora_params(double rank, double hidden, double modules, double layers);

@@ -72,7 +72,9 @@ END_TEST
 START_TEST(inference_has_three_keys_and_training_six) {
     for (int i = 0; i < 3; i++) {
         struct pl_rule_bill b = bill_of(&shown[i], PL_RULE_SHOWN);
-        json_t *o = pl_rule_bill_json(&b);
+        struct pl_report r = {0};
+        pl_rule_bill_report(&b, &r);
+        json_t *o = pl_report_end(&r);
         ck_assert_uint_eq(json_object_size(o), i == 2 ? 3 : 6);
         ck_assert_double_eq(json_real_value(json_object_get(o, "total")), shown[i].bill[4]);
         json_decref(o);

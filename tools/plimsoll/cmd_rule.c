@@ -28,57 +28,55 @@ static json_t *notes_json(const struct pl_rule_inputs *in) {
     return notes;
 }
 
-static json_t *real_or_null(double v, bool known) {
-    return known ? json_real(v) : json_null();
-}
-
 static int status_of(enum pl_rule_fit fit, bool asked) {
     return asked && fit == PL_RULE_NO ? pl_err_exit_status(PL_ERR_DOES_NOT_FIT) : 0;
 }
 
 /* --- the calculator -------------------------------------------------------------------------- */
 
-static json_t *inputs_json(const struct pl_rule_inputs *in) {
-    return json_pack("{s:f, s:s, s:b, s:b, s:b, s:f, s:f, s:f, s:f, s:f}", "params_billions",
-                     in->params_billions, "weight_precision", in->precision->name, "training",
-                     (int)!in->inference, "lora", (int)in->lora, "gradient_checkpointing",
-                     (int)in->gradient_checkpointing, "lora_rank", in->lora_rank, "batch_size",
-                     in->batch_size, "seq_length", in->seq_length, "num_layers", in->num_layers,
-                     "hidden_dim", in->hidden_dim);
+static void report_inputs(const struct pl_rule_inputs *in, struct pl_report *r) {
+    pl_report_open(r, "inputs");
+    pl_report_real(r, "params_billions", in->params_billions);
+    pl_report_word(r, "weight_precision", in->precision->name);
+    pl_report_truth(r, "training", !in->inference);
+    pl_report_truth(r, "lora", in->lora);
+    pl_report_truth(r, "gradient_checkpointing", in->gradient_checkpointing);
+    pl_report_real(r, "lora_rank", in->lora_rank);
+    pl_report_real(r, "batch_size", in->batch_size);
+    pl_report_real(r, "seq_length", in->seq_length);
+    pl_report_real(r, "num_layers", in->num_layers);
+    pl_report_real(r, "hidden_dim", in->hidden_dim);
+    pl_report_open(r, NULL);
 }
 
 static json_t *calculator_json(const struct pl_rule_question *q, const struct pl_rule_bill *shown,
                                const struct pl_rule_bill *listed, enum pl_rule_fit fit) {
-    bool known = q->card_source != NULL;
-    json_t *o = pl_rule_bill_json(shown);
-    json_t *rest =
-        json_pack("{s:o, s:o, s:o, s:s, s:o, s:b, s:o}", "listing", pl_rule_bill_json(listed),
-                  "inputs", inputs_json(&q->in), "vram_gb", real_or_null(q->in.vram_gb, known),
-                  "verdict", known ? pl_rule_fit_name(fit) : "unknown", "fits",
-                  known ? json_boolean(fit != PL_RULE_NO) : json_null(), "approximate", 1, "notes",
-                  notes_json(&q->in));
-    pl_json_merge(&o, rest);
-    json_decref(rest);
-    return o;
+    const bool known = q->card_source != NULL;
+    struct pl_report r = {0};
+    pl_rule_bill_report(shown, &r);
+    pl_report_open(&r, "listing");
+    pl_rule_bill_report(listed, &r);
+    report_inputs(&q->in, &r);
+    pl_report_real(&r, "vram_gb", q->in.vram_gb);
+    pl_report_known(&r, known);
+    pl_report_word(&r, "verdict", known ? pl_rule_fit_name(fit) : "unknown");
+    pl_report_truth(&r, "fits", fit != PL_RULE_NO);
+    pl_report_known(&r, known);
+    pl_report_truth(&r, "approximate", true);
+    pl_report_tree(&r, "notes", notes_json(&q->in));
+    return pl_report_end(&r);
 }
 
 static void print_bill(const struct pl_rule_inputs *in, const struct pl_rule_bill *shown,
                        const struct pl_rule_bill *listed) {
     char adapters[NOTE_TEXT];
-    const struct {
-        const char *name;
-        double shown, listed;
-        bool training;
-    } rows[] = {{"weights", shown->weights, listed->weights, false},
-                {"gradients", shown->gradients, listed->gradients, true},
-                {"optimizer", shown->optimizer, listed->optimizer, true},
-                {"activations", shown->activations, listed->activations, true},
-                {"overhead", shown->overhead, listed->overhead, false},
-                {"total", shown->total, listed->total, false}};
+    struct pl_report left = {0}, right = {0};
+    pl_rule_bill_report(shown, &left);
+    pl_rule_bill_report(listed, &right);
     printf("  %-12s %10s %12s\n", "", "GB", "as listed");
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (!rows[i].training || !shown->inference)
-            printf("  %-12s %10.2f %12.2f\n", rows[i].name, rows[i].shown, rows[i].listed);
+    for (unsigned i = 0; i < left.n_rows; i++)
+        printf("  %-12s %10.2f %12.2f\n", left.rows[i].name, left.rows[i].is.real,
+               right.rows[i].is.real);
     if (!shown->inference) puts("  note: " EDITIONS_NOTE);
     if (adapter_note(in, adapters)) printf("  note: %s\n", adapters);
 }
@@ -140,14 +138,19 @@ static json_t *tiers_json(void) {
 }
 
 static json_t *tier_answer_json(const struct pl_rule_question *q, const char *note) {
-    bool known = q->card_source != NULL;
+    const bool known = q->card_source != NULL;
+    struct pl_report r = {0};
     json_t *notes = json_array();
     if (note[0]) pl_json_append(&notes, json_stringn(note, strcspn(note, "\n")));
-    return json_pack("{s:o, s:o, s:o, s:o, s:b, s:o}", "recommended_batch_size",
-                     known ? json_integer(pl_rule_tier_batch(q->in.vram_gb)) : json_null(),
-                     "vram_gb", real_or_null(q->in.vram_gb, known), "detected_via",
-                     known ? pl_cli_json_string(q->card_source) : json_null(), "tiers",
-                     tiers_json(), "approximate", 1, "notes", notes);
+    pl_report_count(&r, "recommended_batch_size", pl_rule_tier_batch(q->in.vram_gb));
+    pl_report_known(&r, known);
+    pl_report_real(&r, "vram_gb", q->in.vram_gb);
+    pl_report_known(&r, known);
+    pl_report_tree(&r, "detected_via", known ? pl_cli_json_string(q->card_source) : json_null());
+    pl_report_tree(&r, "tiers", tiers_json());
+    pl_report_truth(&r, "approximate", true);
+    pl_report_tree(&r, "notes", notes);
+    return pl_report_end(&r);
 }
 
 static pl_err answer_tier(const struct pl_cli *cli, struct pl_rule_question *q, struct pl_diag *d) {
