@@ -19,7 +19,9 @@ void pl_alloc_fail(uint64_t at, uint64_t count) {
     if (at) atomic_store(&fail_to, count < UINT64_MAX - at ? at + count : UINT64_MAX);
 }
 
-uint64_t pl_alloc_requests(void) { return atomic_load(&requests); }
+uint64_t pl_alloc_requests(void) {
+    return atomic_load(&requests);
+}
 
 static bool refused(void) {
     uint64_t n = atomic_fetch_add_explicit(&requests, 1, memory_order_relaxed) + 1;
@@ -29,9 +31,15 @@ static bool refused(void) {
     return true;
 }
 
-void *pl_malloc(size_t bytes) { return refused() ? NULL : malloc(bytes); }
-void *pl_calloc(size_t n, size_t bytes) { return refused() ? NULL : calloc(n, bytes); }
-void *pl_realloc(void *old, size_t bytes) { return refused() ? NULL : realloc(old, bytes); }
+void *pl_malloc(size_t bytes) {
+    return refused() ? NULL : malloc(bytes);
+}
+void *pl_calloc(size_t n, size_t bytes) {
+    return refused() ? NULL : calloc(n, bytes);
+}
+void *pl_realloc(void *old, size_t bytes) {
+    return refused() ? NULL : realloc(old, bytes);
+}
 
 void *pl_grow(void *old, uint32_t n, size_t each) {
     const bool full = (n & (n - 1)) == 0; /* 0 and the powers of two */
@@ -49,16 +57,24 @@ char *pl_strndup(const char *s, size_t most) {
     return copy;
 }
 
-char *pl_strdup(const char *s) { return pl_strndup(s, SIZE_MAX - 1); }
+char *pl_strdup(const char *s) {
+    return pl_strndup(s, SIZE_MAX - 1);
+}
+
+int pl_vasprintf(char **out, const char *fmt, va_list ap) {
+    va_list again;
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, fmt, again);
+    va_end(again);
+    *out = n < 0 ? NULL : pl_malloc((size_t)n + 1);
+    if (*out) vsnprintf(*out, (size_t)n + 1, fmt, ap);
+    return *out ? n : -1;
+}
 
 int pl_asprintf(char **out, const char *fmt, ...) {
-    va_list ap, again;
+    va_list ap;
     va_start(ap, fmt);
-    va_copy(again, ap);
-    int n = vsnprintf(NULL, 0, fmt, ap);
+    int n = pl_vasprintf(out, fmt, ap);
     va_end(ap);
-    *out = n < 0 ? NULL : pl_malloc((size_t)n + 1);
-    if (*out) vsnprintf(*out, (size_t)n + 1, fmt, again);
-    va_end(again);
-    return *out ? n : -1;
+    return n;
 }

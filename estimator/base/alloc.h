@@ -15,6 +15,7 @@
 
 #include "estimator/base/diag.h"
 
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -26,6 +27,7 @@ char *pl_strdup(const char *s);
 char *pl_strndup(const char *s, size_t most);
 /* As asprintf: the length, or -1 with *out NULL. */
 int pl_asprintf(char **out, const char *fmt, ...) PL_PRINTF(2, 3);
+int pl_vasprintf(char **out, const char *fmt, va_list ap) PL_PRINTF(2, 0);
 
 /* Makes room for one more after n items of `each` bytes, in an array that grows by this alone: it
  * has room for 1, 2, 4, ... items. NULL leaves `old` as it was. */

@@ -74,9 +74,11 @@ static void print_bill(const struct pl_rule_inputs *in, const struct pl_rule_bil
     pl_rule_bill_report(shown, &left);
     pl_rule_bill_report(listed, &right);
     printf("  %-12s %10s %12s\n", "", "GB", "as listed");
-    for (unsigned i = 0; i < left.n_rows; i++)
+    for (uint32_t i = 0; i < left.n_rows && i < right.n_rows; i++)
         printf("  %-12s %10.2f %12.2f\n", left.rows[i].name, left.rows[i].is.real,
                right.rows[i].is.real);
+    pl_report_finish(&left);
+    pl_report_finish(&right);
     if (!shown->inference) puts("  note: " EDITIONS_NOTE);
     if (adapter_note(in, adapters)) printf("  note: %s\n", adapters);
 }
@@ -105,11 +107,10 @@ static pl_err answer_calculator(const struct pl_cli *cli, const struct pl_rule_q
 
 static pl_err answer_table(const struct pl_cli *cli, const struct pl_rule_question *q,
                            struct pl_diag *d) {
-    struct pl_rule_table table;
     struct pl_text text = {0};
-    pl_rule_table_fill(q->table, &q->in, &table);
-    if (pl_cli_has(cli, PL_FLAG_JSON)) return pl_cli_print_json(pl_rule_table_json(&table), d);
-    pl_rule_table_text(&table, &text);
+    if (pl_cli_has(cli, PL_FLAG_JSON))
+        return pl_cli_print_json(pl_rule_table_json(q->table, &q->in), d);
+    pl_rule_table_text(q->table, &q->in, &text);
     return pl_cli_print_text(&text, d);
 }
 
