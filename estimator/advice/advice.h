@@ -61,8 +61,11 @@ pl_err pl_advice_sections(const char *names, unsigned *out, struct pl_diag *d);
 /* For people: these sections; columns: the width to stay in. */
 void pl_advice_text(const struct pl_advice *a, unsigned sections, bool colour, unsigned columns,
                     struct pl_text *out);
-/* One object; notes as in pl_estimate_json. NULL when out of memory. */
-json_t *pl_advice_json(const struct pl_advice *a, const char *notes);
+struct pl_recommendation; /* recommend.h */
+/* One object; notes as in pl_estimate_json; found (nullable): what is recommended, whose first way is
+ * then the advice. NULL when out of memory. */
+json_t *pl_advice_json(const struct pl_advice *a, const struct pl_recommendation *found,
+                       const char *notes);
 /* batch_size,max_seq_length,needed_bytes,verdict: one line per cell (RFC 4180). */
 void pl_advice_csv(const struct pl_fit_grid *g, struct pl_text *out);
 /* Heat map: the colour is the share of the budget. */

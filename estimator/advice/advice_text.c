@@ -78,7 +78,15 @@ static void add_histogram(const struct page *p) {
 }
 
 static void add_data(const struct page *p) {
+    static const struct pl_report_column columns[] = {
+        {"max_seq_length", "length", 2, 7},
+        {"cut", "cut", 1, 9},
+        {"lost", "lost", 1, 9},
+        {"needed_bytes", "batch 1 needs", 1, 13},
+        {"largest_batch_size", "largest batch", 1, 15},
+        {"mark", "", 0, 0}};
     const struct pl_lengths *l = p->a->lengths;
+    struct pl_report choices = {0};
     char rows[PL_COUNT_TEXT], tokens[PL_COUNT_TEXT];
     if (!l || !l->rows) return;
     heading(p, "data", l->described ? "  as described; shares are upper bounds" : "");
@@ -91,18 +99,10 @@ static void add_data(const struct page *p) {
                      pl_lengths_percentile(l, 99));
     pl_text_add(p->out, "\n");
     if (!l->described) add_histogram(p);
-    pl_text_addf(p->out, "  %s%7s %9s %9s %13s %15s%s\n", p->s->dim, "length", "cut", "lost",
-                 "batch 1 needs", "largest batch", p->s->off);
-    for (uint32_t i = 0; i < p->a->n_choices; i++) {
-        const struct pl_length_choice *c = &p->a->choices[i];
-        char bytes[PL_BYTES_TEXT], largest[16] = "-";
-        if (p->a->q.budget.known) snprintf(largest, sizeof largest, "%u", c->largest_batch);
-        pl_text_addf(p->out, "  %7u %7.2f %% %7.2f %% %13s %15s%s\n", c->length,
-                     100.0 * (double)c->over / (double)l->rows,
-                     100.0 * (double)c->lost_tokens / (double)l->tokens,
-                     pl_bytes_text(c->price.needed_bytes, bytes), largest,
-                     p->a->recommended_batch && c->length == p->a->length ? "  <- advised" : "");
-    }
+    pl_length_choices_report(p->a, &choices);
+    pl_report_columns(&choices, columns, sizeof columns / sizeof *columns, p->s->dim, p->s->off,
+                      p->out);
+    pl_report_finish(&choices);
 }
 
 /* --- grid ------------------------------------------------------------------------------------ */

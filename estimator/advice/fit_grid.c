@@ -1,5 +1,7 @@
 /* fit_grid.c - batch x length, every cell a plan of its own; as CSV and as a heat map. */
 #include "estimator/advice/advice.h"
+
+#include "estimator/advice/parts.h"
 #include "estimator/base/units.h"
 #include "estimator/config/key_table.h"
 #include "estimator/picture/svg.h"
@@ -51,13 +53,23 @@ pl_err pl_advice_grid(const struct pl_question *q, struct pl_trials *t, struct p
     return PL_ERR_OK;
 }
 
+void pl_fit_grid_report(const struct pl_fit_grid *g, struct pl_report *r) {
+    for (uint32_t b = 0; b < g->n_batches; b++) {
+        for (uint32_t l = 0; l < g->n_lengths; l++) {
+            pl_report_next(r);
+            pl_report_count(r, "batch_size", g->batches[b]);
+            pl_report_count(r, "max_seq_length", g->lengths[l]);
+            pl_price_report(&g->cells[b][l], r);
+        }
+    }
+}
+
 void pl_advice_csv(const struct pl_fit_grid *g, struct pl_text *out) {
-    pl_text_add(out, "batch_size,max_seq_length,needed_bytes,verdict\r\n");
-    for (uint32_t b = 0; b < g->n_batches; b++)
-        for (uint32_t l = 0; l < g->n_lengths; l++)
-            pl_text_addf(out, "%u,%u,%llu,%s\r\n", g->batches[b], g->lengths[l],
-                         (unsigned long long)g->cells[b][l].needed_bytes,
-                         pl_verdict_name(g->cells[b][l].verdict));
+    static const char *const names[] = {"batch_size", "max_seq_length", "needed_bytes", "verdict"};
+    struct pl_report r = {0};
+    pl_fit_grid_report(g, &r);
+    pl_report_csv(&r, names, sizeof names / sizeof *names, out);
+    pl_report_finish(&r);
 }
 
 /* --- heat map -------------------------------------------------------------------------------- */

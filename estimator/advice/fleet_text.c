@@ -2,7 +2,6 @@
 #include "estimator/advice/fleet.h"
 
 #include "estimator/advice/parts.h"
-#include "estimator/base/json_tree.h"
 #include "estimator/base/units.h"
 #include "estimator/config/job_text.h"
 
@@ -30,10 +29,6 @@ static struct gpu gpu_of(const struct pl_advice *a) {
     else
         snprintf(g.text, sizeof g.text, "GPU of %s", pl_bytes_text(a->q.budget.total_bytes, size));
     return g;
-}
-
-static const char *fits_word(const struct pl_fleet_row *r) {
-    return r->verdict == PL_VERDICT_FITS ? "fits" : pl_verdict_name(r->verdict);
 }
 
 /* NCCL takes more of more devices, and may be off by more. */
@@ -77,19 +72,59 @@ static void add_none(const struct pl_advice *a, const struct pl_fleet *f, struct
         pl_bytes_text(usable_of(a, r), usable));
 }
 
-static void add_row(const struct pl_fleet *f, const struct pl_fleet_row *r, struct pl_text *out) {
-    const struct word sharding = sharding_of(r);
-    char needed[PL_BYTES_TEXT], sent[PL_BYTES_TEXT], split[24];
-    pl_text_addf(out, "  %7u  %-9s  %12s  %s", r->devices, r->devices > 1 ? sharding.text : "-",
-                 pl_bytes_text(r->needed_bytes, needed), fits_word(r));
-    if (r->verdict == PL_VERDICT_FITS) {
-        snprintf(split, sizeof split, "%u x %u", r->batch_size, r->steps);
-        pl_text_addf(out, "  %11s  %9.3g  %10.3g  %8.2f  %9.0f %%  %11s%s", split,
-                     pl_step_in_order(&r->time), r->time.overlapped_seconds, r->relative,
-                     100 * pl_fleet_efficiency(r),
-                     pl_bytes_text((uint64_t)r->time.sent_bytes, sent), r == f->best ? "  <-" : "");
-    }
-    pl_text_add(out, "\n");
+static void report_row(const struct pl_advice *a, const struct pl_fleet *f,
+                       const struct pl_fleet_row *row, struct pl_report *r) {
+    struct pl_text command = {0};
+    pl_report_next(r);
+    pl_report_count(r, "devices", row->devices);
+    pl_report_format(r, "sharding", "%s", sharding_of(row).text);
+    pl_report_format(r, "cut", "%s", row->devices > 1 ? sharding_of(row).text : "-");
+    pl_report_for_people(r);
+    pl_report_bytes(r, "needed_bytes", row->needed_bytes);
+    pl_report_word(r, "verdict", pl_verdict_name(row->verdict));
+    pl_report_count(r, "batch_size", row->batch_size);
+    pl_report_count(r, "gradient_accumulation_steps", row->steps);
+    if (row->verdict != PL_VERDICT_FITS) return;
+    pl_report_format(r, "batch", "%u x %u", row->batch_size, row->steps);
+    pl_report_for_people(r);
+    pl_report_figure(r, "step_seconds", pl_step_in_order(&row->time), -3);
+    pl_report_real(r, "compute_seconds", row->time.compute_seconds);
+    pl_report_real(r, "link_seconds", row->time.link_seconds);
+    pl_report_figure(r, "overlapped_step_seconds", row->time.overlapped_seconds, -3);
+    pl_report_real(r, "relative_time", row->relative);
+    pl_report_share(r, "efficiency", pl_fleet_efficiency(row));
+    pl_report_bytes(r, "sent_bytes_per_step", (uint64_t)row->time.sent_bytes);
+    pl_advice_job_command(pl_advice_verb(&row->job), &row->job, a->q.job, a->q.card, &command);
+    pl_report_text(r, "command", &command);
+    pl_report_word(r, "mark", row == f->best ? "  <-" : "");
+    pl_report_for_people(r);
+}
+
+static struct pl_report rows_of(const struct pl_advice *a, const struct pl_fleet *f) {
+    struct pl_report r = {0};
+    for (uint32_t i = 0; i < f->n_rows; i++)
+        report_row(a, f, &f->rows[i], &r);
+    return r;
+}
+
+static void add_rows(const struct pl_advice *a, const struct pl_fleet *f, bool colour,
+                     struct pl_text *out) {
+    static const struct pl_report_column columns[] = {
+        {"devices", "devices", 2, 7},
+        {"cut", "sharding", 2, -9},
+        {"needed_bytes", "largest rank", 2, 12},
+        {"verdict", "    ", 2, 0}, /* as wide as "fits", after which alone a column stands */
+        {"batch", "batch", 2, 11},
+        {"step_seconds", "in order", 2, 9},
+        {"overlapped_step_seconds", "overlapped", 2, 10},
+        {"relative_time", "relative", 2, 8},
+        {"efficiency", "efficiency", 2, 11},
+        {"sent_bytes_per_step", "sent a step", 2, 11},
+        {"mark", "", 0, 0}};
+    struct pl_report rows = rows_of(a, f);
+    pl_report_columns(&rows, columns, sizeof columns / sizeof *columns, colour ? "\033[2m" : "",
+                      colour ? "\033[0m" : "", out);
+    pl_report_finish(&rows);
 }
 
 static void add_assumptions(const struct pl_fleet *f, struct pl_text *out) {
@@ -108,62 +143,30 @@ static void add_assumptions(const struct pl_fleet *f, struct pl_text *out) {
 
 void pl_fleet_text(const struct pl_advice *a, const struct pl_fleet *f, bool colour,
                    struct pl_text *out) {
-    const char *dim = colour ? "\033[2m" : "", *off = colour ? "\033[0m" : "";
     if (f->request.fewest_alone) pl_text_add(out, "# several GPUs (--devices auto): ");
     if (f->best)
         add_best(a, f, out);
     else
         add_none(a, f, out);
     if (f->request.fewest_alone) return;
-    pl_text_addf(out, "  %s%7s  %-9s  %12s  %-7s  %8s  %9s  %10s  %8s  %11s  %11s%s\n", dim,
-                 "devices", "sharding", "largest rank", "", "batch", "in order", "overlapped",
-                 "relative", "efficiency", "sent a step", off);
-    for (uint32_t i = 0; i < f->n_rows; i++)
-        add_row(f, &f->rows[i], out);
+    add_rows(a, f, colour, out);
     add_assumptions(f, out);
     if (f->best && f->best->devices > 1) pl_advice_job_text(a, &f->best->job, out);
 }
 
 /* --- JSON ------------------------------------------------------------------------------------ */
 
-static void put_seconds(json_t **o, const struct pl_fleet_row *r) {
-    const struct {
-        const char *key;
-        double value;
-    } rows[] = {{"step_seconds", pl_step_in_order(&r->time)},
-                {"compute_seconds", r->time.compute_seconds},
-                {"link_seconds", r->time.link_seconds},
-                {"overlapped_step_seconds", r->time.overlapped_seconds},
-                {"relative_time", r->relative},
-                {"efficiency", pl_fleet_efficiency(r)}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        pl_json_set(o, rows[i].key, json_real(rows[i].value));
-    pl_json_set(o, "sent_bytes_per_step", json_integer((json_int_t)r->time.sent_bytes));
-}
-
-static json_t *row_json(const struct pl_advice *a, const struct pl_fleet_row *r) {
-    struct pl_text command = {0};
-    const struct word sharding = sharding_of(r);
-    json_t *o = json_pack("{s:i, s:s, s:I, s:s, s:i, s:i}", "devices", (int)r->devices, "sharding",
-                          sharding.text, "needed_bytes", (json_int_t)r->needed_bytes, "verdict",
-                          pl_verdict_name(r->verdict), "batch_size", (int)r->batch_size,
-                          "gradient_accumulation_steps", (int)r->steps);
-    if (r->verdict != PL_VERDICT_FITS) return o;
-    put_seconds(&o, r);
-    pl_advice_job_command(pl_advice_verb(&r->job), &r->job, a->q.job, a->q.card, &command);
-    pl_json_set(&o, "command", command.failed ? NULL : json_string(pl_text_str(&command)));
-    pl_text_finish(&command);
-    return o;
-}
-
 json_t *pl_fleet_json(const struct pl_advice *a, const struct pl_fleet *f) {
     const struct pl_link *link = f->request.link;
-    json_t *rows = json_array();
-    for (uint32_t i = 0; i < f->n_rows; i++)
-        pl_json_append(&rows, row_json(a, &f->rows[i]));
-    return json_pack("{s:{s:s, s:f, s:f}, s:i, s:o, s:o}", "link", "name", link->name,
-                     "bytes_per_second", link->bytes_per_second, "start_seconds",
-                     link->start_seconds, "samples", (int)f->samples, "recommended",
-                     f->best ? json_integer((json_int_t)(f->best - f->rows)) : json_null(), "rows",
-                     rows);
+    struct pl_report r = {0}, rows = rows_of(a, f);
+    pl_report_open(&r, "link");
+    pl_report_word(&r, "name", link->name);
+    pl_report_real(&r, "bytes_per_second", link->bytes_per_second);
+    pl_report_real(&r, "start_seconds", link->start_seconds);
+    pl_report_open(&r, NULL);
+    pl_report_count(&r, "samples", f->samples);
+    pl_report_count(&r, "recommended", f->best ? (uint64_t)(f->best - f->rows) : 0);
+    pl_report_known(&r, f->best);
+    pl_report_tree(&r, "rows", pl_report_end_list(&rows));
+    return pl_report_end(&r);
 }

@@ -2,13 +2,10 @@
 #include "estimator/advice/longest.h"
 
 #include "estimator/advice/parts.h"
-#include "estimator/base/json_tree.h"
-#include "estimator/base/units.h"
 #include "estimator/config/job_text.h"
 #include "estimator/config/recompute.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
 struct level_text {
     char text[2 * PL_LEVEL_TEXT];
@@ -45,28 +42,64 @@ static void add_proof(const struct pl_longest *l, bool colour, struct pl_text *o
         pl_text_add(out, "; longer samples cannot be asked about\n");
 }
 
-static void add_row(const struct pl_longest *l, const struct pl_longest_row *r,
-                    struct pl_text *out) {
-    char host[PL_BYTES_TEXT], next[24] = "-";
-    if (!r->wall.wall) {
-        pl_text_addf(out, "  %-22s  none fits\n", level_of(r).text);
-        return;
+/* A line of the table; `row` is the whole answer too, where it is the best. */
+static void report_row(const struct pl_question *q, const struct pl_longest *l,
+                       const struct pl_longest_row *row, struct pl_report *r) {
+    const struct pl_wall *w = &row->wall;
+    struct pl_text level = {0}, decided = {0}, command = {0};
+    pl_recompute_print(row->job.gradient_checkpointing, &level);
+    pl_recompute_print(row->decided, &decided);
+    pl_report_next(r);
+    pl_report_text(r, "gradient_checkpointing", &level);
+    pl_report_text(r, "decided", &decided);
+    pl_report_count(r, "max_seq_length", w->wall);
+    pl_report_format(r, "level", "%s", level_of(row).text);
+    pl_report_for_people(r);
+    pl_report_format(r, "longest", w->wall ? "%u" : "none fits", w->wall);
+    pl_report_for_people(r);
+    if (w->wall) {
+        add_command(q, row, &command);
+        pl_report_count(r, "needed_bytes", w->wall_bytes);
+        pl_report_count(r, "beyond", w->next_bytes);
+        pl_report_known(r, w->next_bytes);
+        pl_report_for_people(r);
+        pl_report_count(r, "mlp_chunk_tokens", row->mlp_chunk);
+        pl_report_bytes(r, "host_bytes", row->host_bytes);
+        pl_report_bytes(r, "host", row->host_bytes);
+        pl_report_known(r, row->host_bytes);
+        pl_report_for_people(r);
+        pl_report_real(r, "relative_time", row->relative_time);
+        pl_report_truth(r, "beyond_max_positions", pl_longest_is_beyond(l, row));
+        pl_report_text(r, "command", &command);
+        pl_report_word(r, "mark", row == l->best ? "  <-" : "");
+        pl_report_for_people(r);
     }
-    if (r->wall.next_bytes) snprintf(next, sizeof next, "%" PRIu64, r->wall.next_bytes);
-    pl_text_addf(out, "  %-22s  %8u  %14" PRIu64 "  %14s  %11s  %12.2f%s\n", level_of(r).text,
-                 r->wall.wall, r->wall.wall_bytes, next,
-                 r->host_bytes ? pl_bytes_text(r->host_bytes, host) : "-", r->relative_time,
-                 r == l->best ? "  <-" : "");
+    if (!w->next_bytes) return;
+    pl_report_count(r, "next_bytes", w->next_bytes);
+    pl_report_word(r, "next_verdict", pl_verdict_name(w->next_verdict));
+}
+
+static struct pl_report rows_of(const struct pl_question *q, const struct pl_longest *l) {
+    struct pl_report r = {0};
+    for (uint32_t i = 0; i < l->n_rows; i++)
+        report_row(q, l, &l->rows[i], &r);
+    return r;
 }
 
 void pl_longest_text(const struct pl_question *q, const struct pl_longest *l, bool colour,
                      struct pl_text *out) {
+    static const struct pl_report_column columns[] = {{"level", "gradient_checkpointing", 2, -22},
+                                                      {"longest", "longest", 2, 8},
+                                                      {"needed_bytes", "bytes", 2, 14},
+                                                      {"beyond", "one token more", 2, 14},
+                                                      {"host", "host memory", 2, 11},
+                                                      {"relative_time", "time a token", 2, 12},
+                                                      {"mark", "", 0, 0}};
+    struct pl_report rows = rows_of(q, l);
     add_proof(l, colour, out);
-    pl_text_addf(out, "  %s%-22s  %8s  %14s  %14s  %11s  %12s%s\n", colour ? "\033[2m" : "",
-                 "gradient_checkpointing", "longest", "bytes", "one token more", "host memory",
-                 "time a token", colour ? "\033[0m" : "");
-    for (uint32_t i = 0; i < l->n_rows; i++)
-        add_row(l, &l->rows[i], out);
+    pl_report_columns(&rows, columns, sizeof columns / sizeof *columns, colour ? "\033[2m" : "",
+                      colour ? "\033[0m" : "", out);
+    pl_report_finish(&rows);
     pl_text_add(out, "  ");
     add_command(q, l->best, out);
     pl_text_add(out, "\n");
@@ -74,41 +107,12 @@ void pl_longest_text(const struct pl_question *q, const struct pl_longest *l, bo
 
 /* --- JSON ------------------------------------------------------------------------------------ */
 
-static json_t *row_json(const struct pl_question *q, const struct pl_longest *l,
-                        const struct pl_longest_row *r) {
-    const struct pl_wall *w = &r->wall;
-    struct pl_text level = {0}, decided = {0}, command = {0};
-    pl_recompute_print(r->job.gradient_checkpointing, &level);
-    pl_recompute_print(r->decided, &decided);
-    json_t *o = json_pack("{s:s, s:s, s:i}", "gradient_checkpointing", pl_text_str(&level),
-                          "decided", pl_text_str(&decided), "max_seq_length", (int)w->wall);
-    if (w->wall) {
-        add_command(q, r, &command);
-        pl_json_set(&o, "needed_bytes", json_integer((json_int_t)w->wall_bytes));
-        pl_json_set(&o, "mlp_chunk_tokens", json_integer(r->mlp_chunk));
-        pl_json_set(&o, "host_bytes", json_integer((json_int_t)r->host_bytes));
-        pl_json_set(&o, "relative_time", json_real(r->relative_time));
-        pl_json_set(&o, "beyond_max_positions", json_boolean(pl_longest_is_beyond(l, r)));
-        pl_json_set(&o, "command", json_string(pl_text_str(&command)));
-    }
-    if (w->next_bytes) {
-        pl_json_set(&o, "next_bytes", json_integer((json_int_t)w->next_bytes));
-        pl_json_set(&o, "next_verdict", json_string(pl_verdict_name(w->next_verdict)));
-    }
-    if (level.failed || decided.failed || command.failed) pl_json_set(&o, "command", NULL);
-    pl_text_finish(&level);
-    pl_text_finish(&decided);
-    pl_text_finish(&command);
-    return o;
-}
-
 json_t *pl_longest_json(const struct pl_question *q, const struct pl_longest *l) {
-    json_t *rows = json_array(), *o = row_json(q, l, l->best);
-    for (uint32_t i = 0; i < l->n_rows; i++)
-        pl_json_append(&rows, row_json(q, l, &l->rows[i]));
-    pl_json_set(&o, "batch_size", json_integer(l->batch_size));
-    pl_json_set(&o, "budget_bytes", json_integer((json_int_t)l->budget_bytes));
-    pl_json_set(&o, "max_positions", json_integer((json_int_t)l->max_positions));
-    pl_json_set(&o, "rows", rows);
-    return o;
+    struct pl_report r = {0}, rows = rows_of(q, l);
+    report_row(q, l, l->best, &r);
+    pl_report_count(&r, "batch_size", l->batch_size);
+    pl_report_count(&r, "budget_bytes", l->budget_bytes);
+    pl_report_count(&r, "max_positions", l->max_positions);
+    pl_report_tree(&r, "rows", pl_report_end_list(&rows));
+    return pl_report_end(&r);
 }

@@ -63,8 +63,5 @@ void pl_recommendation_text(const struct pl_advice *a, const struct pl_recommend
                             bool colour, struct pl_text *out);
 /* {"ways": all that fit, "commands": what would be needed}. NULL when out of memory. */
 json_t *pl_recommendation_json(const struct pl_advice *a, const struct pl_recommendation *r);
-/* Writes the first way into the `advice` of pl_advice_json(), so that the two say the same. */
-void pl_recommendation_advise(const struct pl_advice *a, const struct pl_recommendation *r,
-                              json_t **answer);
 
 #endif

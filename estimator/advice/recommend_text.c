@@ -215,25 +215,24 @@ void pl_recommendation_text(const struct pl_advice *a, const struct pl_recommend
 
 /* --- JSON ------------------------------------------------------------------------------------ */
 
-static json_t *string_of(struct pl_text *text) {
-    json_t *s = text->failed ? NULL : json_string(pl_text_str(text));
-    pl_text_finish(text);
-    return s;
-}
-
-static json_t *way_json(const struct pl_advice *a, const struct pl_way *w) {
+static void report_way(const struct pl_advice *a, const struct pl_way *w, struct pl_report *r) {
     struct pl_text level = {0}, changed = {0}, yaml = {0}, command = {0};
     pl_job_write_key(&w->job, PL_KEY_gradient_checkpointing, &level);
     add_changes(a->q.job, &w->job, &changed);
     pl_advice_job_yaml(&w->job, &yaml);
     pl_advice_job_command(pl_advice_verb(&w->job), &w->job, a->q.job, a->q.card, &command);
-    return json_pack("{s:i, s:i, s:f, s:o, s:o, s:I, s:I, s:s, s:f, s:o, s:o}", "batch_size",
-                     (int)w->job.batch_size, "gradient_accumulation_steps", (int)w->steps,
-                     "samples_per_step", samples_of_step(w), "gradient_checkpointing",
-                     string_of(&level), "change", string_of(&changed), "needed_bytes",
-                     (json_int_t)w->price.needed_bytes, "host_bytes", (json_int_t)w->host_bytes,
-                     "verdict", pl_verdict_name(w->price.verdict), "relative_time",
-                     w->relative_time, "yaml", string_of(&yaml), "command", string_of(&command));
+    pl_report_next(r);
+    pl_report_count(r, "batch_size", w->job.batch_size);
+    pl_report_count(r, "gradient_accumulation_steps", w->steps);
+    pl_report_real(r, "samples_per_step", samples_of_step(w));
+    pl_report_text(r, "gradient_checkpointing", &level);
+    pl_report_text(r, "change", &changed);
+    pl_report_bytes(r, "needed_bytes", w->price.needed_bytes);
+    pl_report_bytes(r, "host_bytes", w->host_bytes);
+    pl_report_word(r, "verdict", pl_verdict_name(w->price.verdict));
+    pl_report_real(r, "relative_time", w->relative_time);
+    pl_report_text(r, "yaml", &yaml);
+    pl_report_text(r, "command", &command);
 }
 
 static json_t *needed_json(const struct pl_advice *a, const struct pl_recommendation *r) {
@@ -243,34 +242,17 @@ static json_t *needed_json(const struct pl_advice *a, const struct pl_recommenda
     for (uint32_t i = 0; i < n; i++) {
         struct pl_text command = {0};
         pl_advice_job_command("plan", &list[i].job, a->q.job, list[i].card, &command);
-        pl_json_append(&commands, string_of(&command));
+        pl_json_append(&commands, command.failed ? NULL : json_string(pl_text_str(&command)));
+        pl_text_finish(&command);
     }
     return commands;
 }
 
 json_t *pl_recommendation_json(const struct pl_advice *a, const struct pl_recommendation *r) {
-    json_t *list = json_array();
+    struct pl_report answer = {0}, ways = {0};
     for (uint32_t i = 0; i < r->n_ways; i++)
-        pl_json_append(&list, way_json(a, &r->ways[i]));
-    return json_pack("{s:o, s:o}", "ways", list, "commands", needed_json(a, r));
-}
-
-void pl_recommendation_advise(const struct pl_advice *a, const struct pl_recommendation *r,
-                              json_t **answer) {
-    static const char *const from[][2] = {{"recommended_batch_size", "batch_size"},
-                                          {"gradient_accumulation_steps", NULL},
-                                          {"command", NULL},
-                                          {"yaml", NULL}};
-    json_t *advice = json_incref(json_object_get(*answer, "advice")), *way;
-    if (!r->n_ways || !advice) {
-        json_decref(advice);
-        return;
-    }
-    way = way_json(a, &r->ways[0]);
-    for (size_t i = 0; i < sizeof from / sizeof *from; i++)
-        pl_json_set(&advice, from[i][0],
-                    json_incref(json_object_get(way, from[i][1] ? from[i][1] : from[i][0])));
-    pl_json_set(&advice, "price", pl_price_json(&r->ways[0].price));
-    pl_json_set(answer, "advice", advice);
-    json_decref(way);
+        report_way(a, &r->ways[i], &ways);
+    pl_report_tree(&answer, "ways", pl_report_end_list(&ways));
+    pl_report_tree(&answer, "commands", needed_json(a, r));
+    return pl_report_end(&answer);
 }

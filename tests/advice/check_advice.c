@@ -678,7 +678,7 @@ END_TEST
 START_TEST(every_line_of_the_ledger_says_where_it_comes_from) {
     struct pl_advice a;
     advise(&a);
-    json_t *o = pl_advice_json(&a, ""), *row;
+    json_t *o = pl_advice_json(&a, NULL, ""), *row;
     size_t i;
     ck_assert_ptr_nonnull(o);
     json_array_foreach(json_object_get(o, "ledger"), i, row)
@@ -698,7 +698,7 @@ START_TEST(a_base_in_bf16_is_assumed_and_priced_on_the_cpu_alone) {
     set(&job, "base_dtype", "bf16");
     struct pl_advice a;
     advise(&a);
-    json_t *o = pl_advice_json(&a, "");
+    json_t *o = pl_advice_json(&a, NULL, "");
     char *text = json_dumps(o, 0);
     ck_assert_ptr_nonnull(strstr(text, "frozen weights are held in bf16"));
     for (uint32_t i = 0; i < a.n_knobs; i++)

@@ -188,9 +188,7 @@ static pl_err print_text(const struct pl_cli *cli, const struct asked *asked,
 
 static pl_err print_json(const struct pl_inquiry *i, const struct pl_advice *a,
                          const struct found *f, struct pl_diag *d) {
-    json_t *o = pl_advice_json(a, pl_text_str(&i->notes));
-    pl_json_set(&o, "recommended", pl_recommendation_json(a, &f->one));
-    pl_recommendation_advise(a, &f->one, &o);
+    json_t *o = pl_advice_json(a, &f->one, pl_text_str(&i->notes));
     if (f->several.made) pl_json_set(&o, "devices", pl_fleet_json(a, &f->several.fleet));
     return pl_cli_print_json(pl_answer_complete(o, &a->estimate), d);
 }
