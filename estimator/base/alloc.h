@@ -25,18 +25,19 @@ void *pl_calloc(size_t n, size_t bytes);
 void *pl_realloc(void *old, size_t bytes);
 char *pl_strdup(const char *s);
 char *pl_strndup(const char *s, size_t most);
-/* As asprintf: the length, or -1 with *out NULL. */
+/* asprintf() over pl_realloc: returns the length, or -1 with *out NULL. */
 int pl_asprintf(char **out, const char *fmt, ...) PL_PRINTF(2, 3);
 int pl_vasprintf(char **out, const char *fmt, va_list ap) PL_PRINTF(2, 0);
 
-/* Makes room for one more after n items of `each` bytes, in an array that grows by this alone: it
- * has room for 1, 2, 4, ... items. NULL leaves `old` as it was. */
+/* Returns `old` (of `each` bytes an item) with room for at least one more after n items. The array
+ * must have grown by this function alone: it has room for 1, 2, 4, ... items. NULL: no memory, and
+ * `old` is as it was. */
 void *pl_grow(void *old, uint32_t n, size_t each);
 
-/* From now on request `at` (1 is the next one) and the count - 1 after it fail. A count of
- * UINT64_MAX fails all that follow; at 0 fails none. */
+/* Makes request `at` (1 is the next one) and the count - 1 after it fail. A count of UINT64_MAX
+ * fails all that follow; with `at` 0 none fails. */
 void pl_alloc_fail(uint64_t at, uint64_t count);
-/* Requests since the program began, or since the latest pl_alloc_fail(). */
+/* Returns the number of requests since the program began, or since the latest pl_alloc_fail(). */
 uint64_t pl_alloc_requests(void);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include "estimator/base/text.h"
 
-/* Appends the directory to *path, makes it when asked. False where there is no home. */
+/* Appends the directory to *path, and makes it if asked. False: there is no home directory. */
 bool pl_cache_dir(struct pl_text *path, bool make);
 
 #define PL_BUILD_ID_BYTES 64

@@ -17,8 +17,8 @@ struct pl_diag_list;
 
 struct pl_diag {
     pl_err err;
-    pl_err cause; /* what another rank ended by: of COMM_PEER_LOST, OK = not known; else `err`, and
-                   * that rank says why */
+    pl_err cause; /* the failure of another rank that ended this one: under COMM_PEER_LOST, OK = not
+                   * known; else `err`, and that rank reports it */
     char message[1024];
     char hint[512]; /* "" = the error's default hint */
     char file[512]; /* "" = no file is concerned */
@@ -43,25 +43,26 @@ struct pl_diag_list {
 
 /* Records the failure (unless one is recorded already) and returns `err`. */
 pl_err pl_diag_set(struct pl_diag *d, pl_err err, const char *fmt, ...) PL_PRINTF(3, 4);
-/* The same with a place; file may be NULL, line and column 0. */
+/* pl_diag_set with a place; file may be NULL, line and column 0. */
 pl_err pl_diag_at(struct pl_diag *d, pl_err err, const char *file, uint64_t line, uint64_t column,
                   const char *fmt, ...) PL_PRINTF(6, 7);
-/* PL_ERR_HOST_OOM, in the one wording that it has: "no memory for WHAT". */
+/* Records PL_ERR_HOST_OOM in its one wording, "no memory for WHAT", and returns it. */
 pl_err pl_host_oom(struct pl_diag *d, const char *what);
-/* What a failed call of libc or of the system is, by errno: PL_ERR_HOST_OOM or `otherwise`. */
+/* Returns PL_ERR_HOST_OOM if errno says that a failed call of libc or of the system lacked memory,
+ * else `otherwise`. */
 pl_err pl_err_of_errno(pl_err otherwise);
 /* Replaces the hint of a recorded failure. */
 void pl_diag_hint(struct pl_diag *d, const char *fmt, ...) PL_PRINTF(2, 3);
-/* For a reader that can continue after a failure: from here on failures are kept in d->all, where
- * there is one. */
+/* Starts collecting failures in d->all, if there is one, for a reader that can continue after a
+ * failure. */
 void pl_diag_begin(struct pl_diag *d);
-/* Moves the failure into d->all and returns PL_ERR_OK. Returns `err` where no list is open, where
- * it is full, and for a lack of memory. */
+/* Moves the failure into d->all and returns PL_ERR_OK. Returns `err` if no list is open, if it is
+ * full, and if memory is short. */
 pl_err pl_diag_keep(struct pl_diag *d, pl_err err);
-/* The end of a reader that ends with `err`: the first failure that was kept, in *d and as the
- * result; a lack of memory empties the list. */
+/* Ends a reader whose result is `err`: puts the first failure that was kept into *d and returns it.
+ * A lack of memory empties the list. */
 pl_err pl_diag_first(struct pl_diag *d, pl_err err);
-/* The hint to show: the recorded one, else the default of the code. */
+/* Returns the hint to show: the recorded one, else the default of the code. */
 const char *pl_diag_hint_text(const struct pl_diag *d);
 
 #endif

@@ -79,13 +79,13 @@ typedef enum pl_err {
         if (try_err_ != PL_ERR_OK) return try_err_;                                                \
     } while (0)
 
-/* For functions with one exit: `err` must be in scope. */
+/* PL_TRY for functions with one exit: `err` must be in scope. */
 #define PL_TRY_GOTO(call, label)                                                                   \
     do {                                                                                           \
         if ((err = (call)) != PL_ERR_OK) goto label;                                               \
     } while (0)
 
-const char *pl_err_code(pl_err err); /* "RUNTIME_GPU_OOM" */
+const char *pl_err_code(pl_err err); /* e.g. "RUNTIME_GPU_OOM" */
 const char *pl_err_hint(pl_err err); /* "" when there is none */
 int pl_err_exit_status(pl_err err);
 

@@ -299,7 +299,8 @@ static bool member_key(struct pl_scan *s, struct pl_text *key) {
     return true;
 }
 
-/* After a value: true at a comma (passed) or the closer (passed, *done). */
+/* Reads what follows a value. True after a comma or the closer, both passed; the closer sets
+ * *done. */
 static bool separator(struct pl_scan *s, char closer, bool *done) {
     int c = next_byte(s);
     *done = c == closer;
@@ -431,7 +432,7 @@ int pl_scan_flag(struct pl_scan *s) {
     return v == 0 ? 0 : v == 1 ? 1 : -1;
 }
 
-/* What people's files hold instead of JSON, by how it begins. */
+/* Contents that people's files hold instead of JSON, recognised by their first bytes. */
 static const struct {
     const char *begin;
     size_t n;

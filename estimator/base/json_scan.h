@@ -41,51 +41,51 @@ struct pl_scan {
     const char *text;
     size_t n, at;
     bool ends_file;    /* the text runs to the end of its file: an early end means truncation */
-    const char *whole; /* what the text is; NULL = "the row" */
+    const char *whole; /* the name of the text in messages; NULL = "the row" */
     bool inside;       /* a member was read: the next one needs a comma */
     bool replaces;     /* a lone surrogate of a string becomes U+FFFD instead of a problem */
-    pl_err err;        /* PL_ERR_OK, or what is wrong at byte `where` */
+    pl_err err;        /* PL_ERR_OK, or the problem at byte `where` */
     size_t where;
     char what[160];
     const char *hint; /* NULL = the default of the code */
 };
 
-/* A scan of a whole document. A mark of byte order is passed over; a text that is empty or
- * something else than JSON has a problem from the start. */
+/* Returns a scan of a whole document. It passes over a byte order mark; a text that is empty or not
+ * JSON has a problem from the start. */
 struct pl_scan pl_scan_file(const char *text, size_t n);
 
 /* Records a problem at byte `where`; returns false. */
 bool pl_scan_fail(struct pl_scan *s, pl_err err, size_t where, const char *hint, const char *fmt,
                   ...) PL_PRINTF(5, 6);
 
-/* What begins at the next byte that is not space. */
+/* Returns the kind of value that begins at the next byte that is not space. */
 enum pl_scan_kind pl_scan_peek(struct pl_scan *s);
-const char *pl_scan_kind_name(enum pl_scan_kind kind); /* "a string" */
+const char *pl_scan_kind_name(enum pl_scan_kind kind); /* e.g. "a string" */
 
-/* Members of the object at the cursor: enter once, then next_key until false; `key` is replaced by
- * the decoded name. After a key the caller reads or skips exactly one value. At the closing brace
- * next_key returns false without a problem. */
+/* Reads the members of the object at the cursor: enter once, then next_key until it returns false;
+ * it replaces `key` by the decoded name. After a key the caller reads or skips exactly one value.
+ * At the closing brace next_key returns false without a problem. */
 bool pl_scan_enter(struct pl_scan *s);
 bool pl_scan_next_key(struct pl_scan *s, struct pl_text *key);
-/* Elements of the array at the cursor, the same way. */
+/* Reads the elements of the array at the cursor, in the same way. */
 bool pl_scan_enter_array(struct pl_scan *s);
 bool pl_scan_next_element(struct pl_scan *s);
 
 /* Appends the decoded string to `out` (NULL: only checks it). */
 bool pl_scan_string(struct pl_scan *s, struct pl_text *out);
-/* The span of a number. */
+/* Sets [*begin, *begin + *n) to the text of the number at the cursor. */
 bool pl_scan_number(struct pl_scan *s, const char **begin, size_t *n);
-/* False for the span of NaN, Infinity and -Infinity. */
+/* True unless the text is NaN, Infinity or -Infinity. */
 bool pl_scan_is_finite(const char *digits, size_t n);
-/* Passes over a value: 0 or 1 where it is that number or boolean, -1 for any other. */
+/* Passes over a value. Returns 0 or 1 if it is that number or boolean, -1 for any other. */
 int pl_scan_flag(struct pl_scan *s);
 /* Passes over one value of any kind. */
 bool pl_scan_skip(struct pl_scan *s);
-/* Nothing but space is left. */
+/* True if nothing but space is left; else records a problem. */
 bool pl_scan_end(struct pl_scan *s);
 
 #define PL_SHOWN 64
-/* At most 60 bytes of `text`, cut between characters, control characters as `?`. */
+/* Writes at most 60 bytes of `text` into buf, cut between characters, control characters as `?`. */
 const char *pl_scan_show(const char *text, size_t n, char buf[PL_SHOWN]);
 
 #endif

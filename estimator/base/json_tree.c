@@ -8,7 +8,7 @@
 
 struct reader {
     struct pl_scan scan;
-    struct pl_text text; /* of the string or the number that is being read */
+    struct pl_text text; /* text of the string or number that is being read */
     unsigned flags, depth;
 };
 
@@ -117,7 +117,8 @@ static bool read_member(struct reader *r, json_t *object, const struct pl_text *
 }
 
 static bool read_members(struct reader *r, json_t *object) {
-    struct pl_text key = {0}; /* its own: the value of a member may be an object */
+    struct pl_text key = {0}; /* a key of this object alone: the value of a member may be an
+                                 object */
     bool good = pl_scan_enter(&r->scan);
     while (good && pl_scan_next_key(&r->scan, &key))
         good = read_member(r, object, &key, r->scan.at);

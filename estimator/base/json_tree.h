@@ -30,7 +30,7 @@
 
 enum {
     /* Strings are texts that matter: they, but not keys, may hold NUL, and a surrogate without its
-     * other half is a mistake, which is U+FFFD otherwise. */
+     * other half is a mistake; without this flag it is read as U+FFFD. */
     PL_JSON_TEXT = 1,
     PL_JSON_ONCE = 2, /* a key twice in an object is a mistake; without it the last one counts */
     PL_JSON_ONE_VALUE = 4, /* a key twice in an object with different values is a mistake */
@@ -44,36 +44,36 @@ struct pl_json_error {
     const char *hint; /* nullable */
 };
 
-/* NULL: *e (nullable) says why. */
+/* Returns NULL on failure; *e (nullable) holds the reason. */
 json_t *pl_json_load(const char *text, size_t n, unsigned flags, struct pl_json_error *e);
-/* Line and column of e->at in the text. */
+/* Sets line and column of *e from e->at in the text. */
 void pl_json_place(const char *text, size_t n, struct pl_json_error *e);
-/* What a scan of a whole document ended by. */
+/* Fills *e from the problem that a scan of a whole document ended with. */
 void pl_json_explain(const struct pl_scan *s, struct pl_json_error *e);
-/* "NaN", "Infinity" or "-Infinity" where the value is such a number, else NULL. */
+/* Returns "NaN", "Infinity" or "-Infinity" if the value stands for such a number, else NULL. */
 const char *pl_json_not_finite(const json_t *v);
-/* Records PL_ERR_HOST_OOM, or `syntax` with the place in `file` and what to do; returns it. */
+/* Records PL_ERR_HOST_OOM, or `syntax` with the place in `file` and a hint; returns it. */
 pl_err pl_json_refuse(const struct pl_json_error *e, pl_err syntax, const char *file,
                       struct pl_diag *d);
 
-/* How much a tree of a text can take, before one is made: one for every comma and
- * PL_JSON_BRACKET_WEIGHT for every bracket that opens, those of strings included. A node weighs at
- * most 100 bytes for each. A value of two bytes becomes a node of up to 100, an empty object one of
- * 230, so that a text of some megabytes can ask for hundreds. Real files spend bytes on names and
- * words. */
+/* Bounds the memory of a tree before it is made: 1 for every comma of the text and
+ * PL_JSON_BRACKET_WEIGHT for every opening bracket, those in strings included. A node takes at most
+ * 100 bytes for each. A value of two bytes becomes a node of up to 100, an empty object one of 230,
+ * so that a text of some megabytes can ask for hundreds of them. Real files spend bytes on names
+ * and words. */
 uint64_t pl_json_weight(const char *text, uint64_t n);
 #define PL_JSON_BRACKET_WEIGHT 4
 
-/* json_dumps, which leaves out a key when its buffer cannot grow; this one is whole or NULL. The
- * caller frees it with free(). */
+/* json_dumps() leaves out a key when its buffer cannot grow; this returns the whole text or NULL.
+ * The caller frees it with free(). */
 char *pl_json_dump(const json_t *v, size_t flags);
 
-/* Builders of an answer. A container that cannot take a member, or is handed none, is freed and
- * NULL, and stays NULL whatever else is put into it: json_pack refuses it, and so the answer fails
- * as a whole instead of losing a row. A member is taken in any case. */
+/* These build an answer. A container that cannot take a member, or is given NULL, is freed and
+ * becomes NULL, and stays NULL whatever else is put into it. json_pack refuses NULL, so the answer
+ * fails as a whole instead of losing a row. The member is taken in any case. */
 void pl_json_append(json_t **array, json_t *member);
 void pl_json_set(json_t **object, const char *key, json_t *member);
-/* All members of `from`, which stays the caller's. */
+/* Adds all members of `from`, which stays the caller's. */
 void pl_json_merge(json_t **object, json_t *from);
 
 #endif

@@ -17,9 +17,9 @@ struct pl_names {
     json_t *numbers; /* owned; NULL = there is none */
 };
 
-/* The last number of a name counts. False: no memory. */
+/* Sets the number of a name, replacing an earlier one. False: no memory. */
 bool pl_names_put(struct pl_names *n, const char *name, uint32_t number);
-/* False: the name was not put, and *out stays. */
+/* False if the name was not put; *out is then unchanged. */
 bool pl_names_get(const struct pl_names *n, const char *name, uint32_t *out);
 void pl_names_finish(struct pl_names *n); /* frees; leaves {0} */
 

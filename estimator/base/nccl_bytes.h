@@ -22,12 +22,12 @@ enum { PL_NCCL_CHANNELS = 8 };
 #define PL_NCCL_SIMPLE_BYTES  (UINT64_C(4) << 20)
 #define PL_NCCL_CHANNEL_BYTES (PL_NCCL_LL_BYTES + PL_NCCL_LL128_BYTES + PL_NCCL_SIMPLE_BYTES)
 
-/* What memory of ncclMemAlloc is rounded to (NCCL 2.26 and later, allocator.cc): the recommended
+/* NCCL rounds memory of ncclMemAlloc to this (NCCL 2.26 and later, allocator.cc): the recommended
  * granularity of cuMemCreate, which is 2 MiB where pages are large. An arena is one allocation, so
- * that a rank takes less than two such units more than it planned; they are in no line. */
+ * a rank takes up to two such units more than it planned; no line of the ledger holds them. */
 #define PL_NCCL_UNIT_BYTES (UINT64_C(2) << 20)
 
-/* Of one rank; 0 where it is alone. */
+/* Returns the bytes that one rank takes; 0 if it is alone. */
 static inline uint64_t pl_nccl_bytes(uint32_t ranks) {
     const uint64_t peers = ranks > 1 ? ranks - 1 : 0;
     const uint64_t ring = peers ? 1 : 0, trees = peers > 1 ? 2 : peers;

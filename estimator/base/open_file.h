@@ -1,8 +1,8 @@
-/* open_file.h - opening what must be a file.
+/* open_file.h - opens regular files only.
  *
  * In: a path from a person or from elsewhere.  Out: a descriptor to read from.
  *   R1  no call waits: a FIFO without a writer, a terminal and a device are refused, not read
- *   R2  what was looked at is what is read: the kind is that of the open descriptor
+ *   R2  the file that is checked is the file that is read: its kind is taken from the descriptor
  * Use: int fd = pl_open_file(path, NULL, &why);
  *      if (fd < 0) return pl_diag_at(d, err, path, 0, 0, "cannot open: %s", why); */
 #ifndef PL_ESTIMATOR_BASE_OPEN_FILE_H
@@ -13,16 +13,17 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-/* A descriptor for reading, -1 unless `path` is a regular file: errno and *why then say why, errno
- * EISDIR for a directory and EINVAL for another kind. *why lives until the next strerror(). `st`
- * and `why` may be NULL. */
+/* Returns a descriptor for reading, or -1 unless `path` is a regular file. Then errno (EISDIR for a
+ * directory, EINVAL for another kind) and *why say the reason; *why lives until the next
+ * strerror(). `st` and `why` may be NULL. */
 int pl_open_file(const char *path, struct stat *st, const char **why);
-/* The same as a stream; NULL with errno and *why. */
+/* pl_open_file as a stream; NULL with errno and *why. */
 FILE *pl_fopen_file(const char *path, const char **why);
-/* Of an open that failed with `error`, once it is recorded: where the process may not open more
- * files, the hint says how it may. Returns `err`. */
+/* Adds a hint to the recorded failure `err` of an open that failed with errno `error`: if the
+ * process has too many open files, how to raise the limit. Returns `err`. */
 pl_err pl_open_hint(struct pl_diag *d, pl_err err, int error);
-/* Whether there is anything of this name. What cannot be looked at is not absent; errno is why. */
+/* Says if a file of any kind has this name. UNKNOWN: it cannot be looked at, which does not mean
+ * that it is absent; errno holds the reason. */
 enum pl_there { PL_NOT_THERE, PL_THERE, PL_THERE_UNKNOWN };
 enum pl_there pl_look_for(const char *path);
 

@@ -63,7 +63,7 @@ static unsigned char escaped(struct matcher *m, struct chars *c) {
     return (unsigned char)e;
 }
 
-/* One character of a class, or 0 behind one of \d and its like. */
+/* Reads one character of a class; 0 after \d and its like. */
 static unsigned char class_char(struct matcher *m, struct chars *c) {
     if (*m->p != '\\') return (unsigned char)*m->p++;
     m->p++;
@@ -78,7 +78,7 @@ static void class_range(struct matcher *m, struct chars *c, unsigned char low, c
         c->has[i] = true;
 }
 
-/* What follows a `[`. */
+/* Reads the class that follows a `[`. */
 static void char_class(struct matcher *m, struct chars *c) {
     const char *open = m->p - 1;
     bool negated = *m->p == '^';
@@ -121,7 +121,8 @@ static uint64_t word_edges(const struct matcher *m) {
     return edges;
 }
 
-/* Positions from which `ahead`, or up to which behind, the rest of the group matches. */
+/* Returns the positions from which the rest of the group matches (lookahead), or up to which it
+ * does (lookbehind). */
 static uint64_t look(struct matcher *m, uint64_t from, bool behind, bool wanted) {
     const char *begin = m->p;
     uint64_t found = 0;
@@ -135,7 +136,7 @@ static uint64_t look(struct matcher *m, uint64_t from, bool behind, bool wanted)
 
 /* ---- groups ---- */
 
-/* What stands behind `(?`. */
+/* Reads the group that follows `(?`. */
 static uint64_t special_group(struct matcher *m, uint64_t from, const char *open) {
     static const struct {
         const char *begin;

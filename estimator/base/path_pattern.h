@@ -1,9 +1,9 @@
 /* path_pattern.h - regular expressions over short names, as Python's re.fullmatch() reads them.
  *
  * In: a pattern, and a name of at most PL_PATH_PATTERN_TEXT bytes.
- * Out: whether all of the name matches.
+ * Out: true if all of the name matches.
  *   Known: literals, `.`, classes, \d \w \s \b and their opposites, \A \Z ^ $, groups with or
- *   without a name, `|`, greedy and lazy repeats, looking ahead and behind. Anything else of
+ *   without a name, `|`, greedy and lazy repeats, lookahead and lookbehind. Anything else of
  *   Python's is refused by name.
  *   T1  there is no backtracking: a set of positions passes through the pattern, so the time is
  *       polynomial; what repeats too deeply all the same is refused after a bounded number of steps
@@ -23,7 +23,7 @@ struct pl_path_pattern_wrong {
     const char *why;
 };
 
-/* false: the pattern is not understood, and *wrong (nullable) says where and why. */
+/* Returns false if the pattern is not understood; *wrong (nullable) then says where and why. */
 bool pl_path_pattern_match(const char *pattern, const char *text, bool *matches,
                            struct pl_path_pattern_wrong *wrong);
 

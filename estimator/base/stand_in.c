@@ -16,8 +16,8 @@
     "a safetensors copy is written by: python -c \"from transformers import AutoModelForCausalLM " \
     "as M; M.from_pretrained('DIR').save_pretrained('NEW')\""
 
-/* How they begin: pointers of Git LFS (github.com/git-lfs/git-lfs, docs/spec.md), what a server
- * sends in place of a file, and other formats of weights. */
+/* The first bytes of such files: pointers of Git LFS (github.com/git-lfs/git-lfs, docs/spec.md),
+ * pages that a server sends in place of a file, and other formats of weights. */
 static const struct {
     const char *bytes;
     size_t n;

@@ -1,4 +1,4 @@
-/* stand_in.h - what lies under the name of a file without being it.
+/* stand_in.h - recognises files that are not what their name says.
  *
  * In:  the first bytes of a file that could not be read.
  * Out: what they are, and how to get the file.
@@ -12,17 +12,17 @@
 
 #include <stddef.h>
 
-#define PL_STAND_IN_BYTES 64 /* as many first bytes decide */
+#define PL_STAND_IN_BYTES 64 /* bytes from the start of a file that suffice to decide */
 
 struct pl_stand_in {
     const char *what, *hint;
 };
 
-/* NULL: none that is known. Two bytes of a format may begin a sound file of another, so a reader
- * asks only after it has found that it cannot read the file. */
+/* Returns NULL if the bytes are of no known kind. Two bytes of one format may begin a sound file of
+ * another, so a reader asks only after it has found that it cannot read the file. */
 const struct pl_stand_in *pl_stand_in_find(const void *bytes, size_t n);
-/* What a directory holds in place of STEM.safetensors or its shards (`model` or `adapter_model`):
- * *name is malloc'd and *is says what it is, or both are NULL. */
+/* Looks for a file in `dir` that stands in place of STEM.safetensors or its shards (`model` or
+ * `adapter_model`): *name is malloc'd and *is describes it, or both are NULL. */
 pl_err pl_stand_in_list(const char *dir, const char *stem, char **name,
                         const struct pl_stand_in **is, struct pl_diag *d);
 

@@ -17,7 +17,7 @@ struct pl_text {
     bool failed; /* an allocation failed; content is a prefix of what was asked for */
     bool fixed;  /* data is the caller's and does not grow */
 };
-/* A text in the array `room`, for what must be said when there is no memory. */
+/* Initialises a text in the array `room`, for messages when there is no memory. */
 #define PL_TEXT_FIXED(room) PL_TEXT_IN(room, sizeof(room))
 #define PL_TEXT_IN(room, bytes)                                                                    \
     { .data = (room), .cap = (bytes), .fixed = true }
@@ -28,10 +28,11 @@ void pl_text_addf(struct pl_text *t, const char *fmt, ...) PL_PRINTF(2, 3);
 const char *pl_text_str(const struct pl_text *t); /* "" when empty */
 void pl_text_finish(struct pl_text *t);           /* frees; leaves {0} */
 
-/* Levenshtein-nearest of `names` to `word`, NULL when nothing is near (distance > 1 + len/3). */
+/* Returns the Levenshtein-nearest of `names` to `word`, NULL if none is near (distance > 1 +
+ * len/3). */
 const char *pl_text_nearest(const char *word, const char *const *names, size_t n);
-/* The `most` nearest into out[], nearest first, letter case aside; those beyond half the length of
- * `word` are left out. Returns their number. */
+/* Writes the `most` nearest names into out[], nearest first, ignoring letter case; names farther
+ * than half the length of `word` are left out. Returns their number. */
 size_t pl_text_nearest_few(const char *word, const char *const *names, size_t n, const char **out,
                            size_t most);
 

@@ -16,7 +16,8 @@ static inline double pl_gb(uint64_t bytes) {
     return (double)bytes / 1e9;
 }
 
-/* "22GiB", "1.5 GB", "4096" -> bytes. False for anything else, negative and non-finite included. */
+/* Reads "22GiB", "1.5 GB" or "4096" as bytes. False for anything else, negative and non-finite
+ * included. */
 bool pl_bytes_parse(const char *text, uint64_t *out);
 char *pl_bytes_text(uint64_t bytes, char buf[PL_BYTES_TEXT]); /* "1.21 GiB" */
 char *pl_count_text(uint64_t n, char buf[PL_COUNT_TEXT]);     /* "7,615,616,512" */

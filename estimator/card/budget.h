@@ -10,26 +10,27 @@
 
 struct pl_budget {
     bool known;             /* false: nothing to compare with */
-    uint64_t total_bytes;   /* of the card, or of vram_budget */
+    uint64_t total_bytes;   /* total of the card, or vram_budget */
     uint64_t margin_bytes;  /* kept free */
     uint64_t context_bytes; /* taken by driver and libraries before the first arena; 0 on the CPU */
     uint64_t doubt_bytes;   /* context_bytes may be off by so much; 0 where it was measured */
-    uint64_t comm_bytes; /* of context_bytes: what connects this rank to others; 0 = it is alone */
-    uint64_t comm_doubt_bytes; /* of doubt_bytes: of comm_bytes */
+    uint64_t comm_bytes; /* the part of context_bytes that connects this rank to others; 0 = it is
+                            alone */
+    uint64_t comm_doubt_bytes; /* the part of doubt_bytes that belongs to comm_bytes */
     const char *source;     /* "vram_budget", "--vram-gb", "available memory"; static */
 };
 
-/* What driver and kernels take, without what connects ranks. */
+/* Returns what driver and kernels take, without what connects ranks. */
 static inline uint64_t pl_budget_own_context(const struct pl_budget *b) {
     return b->context_bytes - b->comm_bytes;
 }
 
-/* By how much that may be off. */
+/* Returns the doubt about pl_budget_own_context. */
 static inline uint64_t pl_budget_own_doubt(const struct pl_budget *b) {
     return b->doubt_bytes - b->comm_doubt_bytes;
 }
 
-/* In place of what was there. */
+/* Replaces the bytes that connect ranks, and their doubt. */
 static inline void pl_budget_set_comm(struct pl_budget *b, uint64_t bytes, uint64_t doubt) {
     b->context_bytes = pl_budget_own_context(b) + bytes;
     b->doubt_bytes = pl_budget_own_doubt(b) + doubt;
@@ -37,12 +38,13 @@ static inline void pl_budget_set_comm(struct pl_budget *b, uint64_t bytes, uint6
     b->comm_doubt_bytes = doubt;
 }
 
-/* As predicted, of ranks on GPUs. */
+/* Sets the bytes that connect ranks to the prediction for `ranks` ranks on GPUs. */
 static inline void pl_budget_predict_comm(struct pl_budget *b, uint32_t ranks) {
     pl_budget_set_comm(b, pl_nccl_bytes(ranks), pl_nccl_doubt(ranks));
 }
 
-/* What arenas may take for certain: total - margin - context - doubt, 0 when that is negative. */
+/* Returns the bytes that arenas may certainly take: total - margin - context - doubt, at least
+ * 0. */
 static inline uint64_t pl_budget_usable(const struct pl_budget *b) {
     uint64_t left = b->total_bytes;
     left -= pl_u64_min(left, b->margin_bytes);

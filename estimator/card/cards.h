@@ -134,35 +134,37 @@ struct pl_card {
     enum pl_card_kind kind;
 };
 
-/* The row whose words stand in a driver's `name` as words of their own ("L4" is not "L40S"), of a
- * laptop or a slice where the name says so; NULL = none. */
+/* Returns the row whose words stand in a driver's `name` as words of their own ("L4" is not
+ * "L40S"), and a laptop's or a slice's row if the name says so. NULL = none. */
 const struct pl_card *pl_card_find(const char *name);
-/* The row a person means: "rtx4090", "4090", "A100-80GB", or a name as the driver gives it. Where
- * several rows hold the words, *ambiguous is set and the one with least memory returned: "A100" is
- * the one of 40 GB. A word such as "12GB" that is not the row's size makes it another card, and
- * "1g.5gb" stands for a slice. NULL = none. */
+/* Returns the row that a person means: "rtx4090", "4090", "A100-80GB", or a name as the driver
+ * gives it. If several rows hold the words, *ambiguous is set and the one with the least memory is
+ * returned: "A100" is the one of 40 GB. A word such as "12GB" that is not the row's size makes it
+ * another card, and "1g.5gb" stands for a slice. NULL = none. */
 const struct pl_card *pl_card_named(const char *typed, bool *ambiguous);
-/* The names most like `typed`, nearest first; their number. */
+/* Writes the names most like `typed` to out[], nearest first; returns their number. */
 size_t pl_card_nearest(const char *typed, const char **out, size_t most);
-/* pl_card_named; PL_ERR_USAGE where there is no such row, with the nearest names as its hint, where
- * several GPUs are asked for ("2x RTX 4090"), and for a device that no kernels exist for. */
+/* Like pl_card_named, but an error instead of NULL: PL_ERR_USAGE if there is no such row (the hint
+ * holds the nearest names), if several GPUs are asked for ("2x RTX 4090"), and for a device that
+ * has no kernels. */
 pl_err pl_card_require(const char *typed, const struct pl_card **out, bool *ambiguous,
                        struct pl_diag *d);
 const struct pl_card *pl_card_table(size_t *n);
 
-/* How far the context of a row may be off, to either side. */
+/* Returns the bytes by which the context of a row may be off, to either side. */
 uint64_t pl_card_context_doubt(const struct pl_card *c);
 
 /* The context of a GPU that has no row. */
 #define PL_CARD_CONTEXT_DEFAULT PL_CARD_MIB(560)
 /* Free memory is not one obtainable block, and the driver hands it out in pages of 2 MiB. */
 #define PL_CARD_MARGIN PL_CARD_MIB(64)
-/* What is planned for when a GPU is asked about and none is named: Hopper's kernels want the most
+/* The capability that is planned for when no GPU is named: Hopper's kernels need the most
  * scratch. */
 #define PL_CARD_DEFAULT_SM 90
-/* The oldest GPU the kernels run on: bf16 tensor cores and asynchronous copies need Ampere. */
+/* The oldest capability that the kernels run on: bf16 tensor cores and asynchronous copies need
+ * Ampere. */
 #define PL_CARD_OLDEST_SM 80
-/* NO_DEVICE, with `gpu` as the subject of the sentence, when this one is older. */
+/* NO_DEVICE, with `gpu` as the subject of the sentence, if this one is older. */
 pl_err pl_card_check_sm(const char *gpu, uint32_t sm, struct pl_diag *d);
 
 #endif

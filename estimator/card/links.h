@@ -1,4 +1,4 @@
-/* links.h - what GPUs send each other through, as data: one row per link.
+/* links.h - the links between GPUs, as data: one row per link.
  *
  * X(name, bytes per second, microseconds, kind, source)
  *   bytes per second  of one GPU in one direction, while it sends and receives at once
@@ -8,8 +8,8 @@
  * Sources of bytes per second: "datasheet" = half of the sum of both directions that NVIDIA prints
  * for the GPU (A100, H100 and Blackwell architecture papers, PCI Express base specification),
  * less 1/5 for the protocol of PCIe, as the nominal machine of program/cost.c has it; "rate" = the
- * bit rate of the network over eight. Of microseconds: the base latency and that of the hardware
- * of a ring with the simple protocol in the tuning table of NCCL 2.28, src/graph/tuning.cc.
+ * bit rate of the network over eight. Microseconds are the sum of the base latency and the hardware
+ * latency of a ring with the simple protocol in the tuning table of NCCL 2.28, src/graph/tuning.cc.
  * Needs: base. */
 #ifndef PL_ESTIMATOR_CARD_LINKS_H
 #define PL_ESTIMATOR_CARD_LINKS_H
@@ -38,12 +38,13 @@ struct pl_link {
 };
 
 const struct pl_link *pl_link_table(size_t *n);
-/* The row of a name; "nvlink" is that of `card`, or nvlink4 where it has none. USAGE: no such
- * link. card (nullable): as in cards.h. */
+/* Finds the row of a name; "nvlink" is the NVLink of `card`, or nvlink4 if it has none. USAGE: no
+ * such link. `card` (nullable) is the name of a row of cards.h. */
 pl_err pl_link_require(const char *typed, const char *card, const struct pl_link **out,
                        struct pl_diag *d);
-/* What GPUs of this name are connected by in one machine: `typed` (nullable) is what was asked for,
- * which may say "PCIe" of a card that has both; card: a row of cards.h, NULL = none was named. */
+/* Returns the link that connects GPUs of this name in one machine. `typed` (nullable) is the user's
+ * wording, which may say "PCIe" of a card that has both; `card` is a row of cards.h, NULL = none
+ * was named. */
 const struct pl_link *pl_link_of_card(const char *card, const char *typed);
 
 #endif

@@ -13,7 +13,7 @@ static const char *const dataset_formats[] =
     {/* PL_FORMAT_* */
      "auto", "tokens", "text", "alpaca", "messages", "sharegpt", "prompt_completion"};
 static const char *const dataset_splits[] = {"train", "eval", "validation",
-                                             "test"}; /* PL_SPLIT_*; behind eval: its synonyms */
+                                             "test"}; /* PL_SPLIT_*; after eval come its synonyms */
 
 #define WEIGHT_MIN 0.001
 #define WEIGHT_MAX 1000.0
@@ -124,7 +124,7 @@ static pl_err parse_column(const struct pl_key_input *in, const struct pl_node *
 static const struct entry_key {
     const char *section, *key;
     pl_err (*parse)(const struct pl_key_input *, const struct pl_node *, struct pl_dataset *);
-    enum pl_column column; /* where `parse` is NULL */
+    enum pl_column column; /* the column, if `parse` is NULL */
 } entry_keys[] = {
     {NULL, "path", parse_path, 0},
     {NULL, "format", parse_format, 0},
@@ -183,7 +183,8 @@ static pl_err unknown_dataset_key(const struct pl_key_input *in, const struct pl
                                    "columns such as `field_output`");
 }
 
-/* Where each key of an entry was given: [0, N_ENTRY_KEYS) the keys, behind them the columns. */
+/* The place where each key of an entry was given: [0, N_ENTRY_KEYS) are the keys, then the
+ * columns. */
 struct places {
     const struct pl_node *key[N_ENTRY_KEYS], *column[PL_COLUMN_COUNT];
 };
@@ -304,7 +305,7 @@ out:
 }
 
 /* ---- print ---- */
-/* What most entries leave at its default is not spelled out. */
+/* Prints the settings that most entries leave at their defaults, unless they are defaults. */
 static void print_mixing(const struct pl_dataset *ds, struct pl_text *out) {
     if (ds->weight != 1) {
         pl_text_add(out, ", weight: ");

@@ -9,16 +9,16 @@
 struct pl_key_info;
 struct pl_key_input;
 
-/* The type DATASETS of key_types.h. */
+/* Parses values of the type DATASETS of key_types.h. */
 pl_err pl_datasets_parse(const struct pl_key_input *in, void *field);
 void pl_datasets_print(const struct pl_key_info *info, const void *field, struct pl_text *out);
 void pl_datasets_clear(void *field);
 
-const char *pl_column_key(enum pl_column column); /* "field_text" */
-/* *out is what a copy of `from` owns; false: no memory, and *out is empty. */
+const char *pl_column_key(enum pl_column column); /* e.g. "field_text" */
+/* Copies `from` to *out, which then owns its strings. False: no memory, and *out is empty. */
 bool pl_columns_copy(struct pl_columns *out, const struct pl_columns *from);
 void pl_columns_finish(struct pl_columns *c); /* leaves {0} */
-/* ", key: name" for every column that has one. */
+/* Appends ", key: name" for every column that has a name. */
 void pl_columns_write(const struct pl_columns *c, struct pl_text *out);
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* One entry of debug_inject: `kind@unit=N[,count=K|,forever]`. */
+/* The kind of an entry of debug_inject, `kind@unit=N[,count=K|,forever]`. */
 enum pl_fault_kind {
     PL_FAULT_DEVICE_OOM_ALLOC, /* device_oom@alloc=N: device allocation N fails */
     PL_FAULT_DEVICE_OOM_STEP,  /* device_oom@step=N: the device runs out of memory in step N */
@@ -19,7 +19,8 @@ struct pl_fault {
     enum pl_fault_kind kind;
     uint64_t at, count; /* 1-based; count UINT64_MAX = for ever, 1 when not given */
 };
-/* False for anything else; *out is then untouched. pl_job_validate has checked every entry. */
+/* Parses one entry. Returns false for anything else and leaves *out unchanged. pl_job_validate has
+ * checked every entry. */
 bool pl_fault_parse(const char *text, struct pl_fault *out);
 
 #endif

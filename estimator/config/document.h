@@ -37,7 +37,8 @@ struct pl_document {
     struct pl_text texts;
 };
 
-/* Whom a message blames: a file with the node's place, or an override as it was written. */
+/* The source that a message blames: a file with the node's place, or an override as it was
+ * written. */
 struct pl_origin {
     const char *file;          /* NULL = no file */
     const char *override_text; /* NULL = not an override */

@@ -20,11 +20,11 @@
 #define PL_AUTO_BYTES UINT64_MAX
 #define PL_UNSET_U32 (UINT32_MAX - 1) /* U32 and ENUM keys whose default is "" */
 #define PL_UNSET_U64 (UINT64_MAX - 1)
-/* F64 keys whose default is "" hold NaN while unset. */
+/* An F64 key whose default is "" holds NaN while it is unset. */
 
 enum { PL_INIT_PRETRAINED, PL_INIT_RANDOM };
 enum { PL_MODE_FULL, PL_MODE_LORA, PL_MODE_QLORA };
-/* Adapters on a frozen base. */
+/* True if the mode trains adapters on a frozen base. */
 static inline bool pl_mode_adapts(uint32_t mode) {
     return mode == PL_MODE_LORA || mode == PL_MODE_QLORA;
 }
@@ -44,13 +44,13 @@ enum {
     PL_SCHEDULE_COSINE,
     PL_SCHEDULE_COSINE_WITH_MIN_LR,
 };
-/* What lives in host memory: each with those before it. */
+/* The tensors that live in host memory; each value includes those before it. */
 enum { PL_OFFLOAD_NONE, PL_OFFLOAD_OPTIMIZER, PL_OFFLOAD_GRADIENTS, PL_OFFLOAD_WEIGHTS };
 enum { PL_LONG_FROM_BATCH, PL_LONG_FROM_SAMPLE };
 enum { PL_EMBEDDING_DEVICE, PL_EMBEDDING_HOST };
 enum { PL_UPDATE_AUTO, PL_UPDATE_DEVICE, PL_UPDATE_HOST };
 enum { PL_JOB_COMM_AUTO, PL_JOB_COMM_NCCL, PL_JOB_COMM_MPI };
-/* What a rank holds its part of: each with those before it. */
+/* The tensors of which a rank holds its part only; each value includes those before it. */
 enum {
     PL_SHARDING_AUTO,
     PL_SHARDING_NONE,
@@ -78,7 +78,7 @@ enum {
 };
 enum { PL_TRAIN_ON_ALL, PL_TRAIN_ON_RESPONSES, PL_TRAIN_ON_LAST };
 enum { PL_CHAT_TEMPLATE_AUTO }; /* the others in the order of the row's choices */
-#define PL_CHAT_TEMPLATE_FILE (UINT32_MAX - 2) /* the template is that of a file */
+#define PL_CHAT_TEMPLATE_FILE (UINT32_MAX - 2) /* the choice that stands for a template in a file */
 
 struct pl_str_list {
     char **items; /* owned */
@@ -87,13 +87,13 @@ struct pl_str_list {
 
 struct pl_template_choice {
     uint32_t choice; /* PL_CHAT_TEMPLATE_* */
-    char *path;      /* owned; of PL_CHAT_TEMPLATE_FILE, else NULL */
+    char *path;      /* owned; set for PL_CHAT_TEMPLATE_FILE, else NULL */
 };
 
 enum { PL_SPLIT_TRAIN, PL_SPLIT_EVAL };
 
-/* What the columns of a data file are called instead of our names for them, and the words of its
- * roles: X(column, key of an entry). Words are separated by commas. */
+/* The names of our columns in a data file, and the words of its roles: X(column, key of an entry).
+ * Words are separated by commas. */
 #define PL_COLUMNS(X)                                                                              \
     X(TEXT, field_text)                                                                            \
     X(INSTRUCTION, field_instruction)                                                              \
@@ -116,7 +116,7 @@ enum pl_column {
         PL_COLUMN_COUNT
 };
 struct pl_columns {
-    char *name[PL_COLUMN_COUNT]; /* owned; NULL = as we call it */
+    char *name[PL_COLUMN_COUNT]; /* owned; NULL = our own name */
 };
 
 struct pl_dataset {
@@ -160,14 +160,14 @@ struct pl_job {
     PL_CONFIG_KEYS(X)
 #undef X
     bool given[PL_KEY_COUNT]; /* set by the file or an override, not by its default */
-    bool unread[PL_KEY_COUNT]; /* was given a value that is refused; of no job that was read */
+    bool unread[PL_KEY_COUNT]; /* a value was given and refused; never set in a job that was read */
     struct pl_place place[PL_KEY_COUNT];
-    char *path; /* of the YAML file, NULL when the job came from flags alone */
-    uint32_t rank;  /* no key: which of the ranks of `devices` the job is planned and run for */
-    uint32_t auto_samples; /* no key: of a step whose size no key says, as the rows ask for; 0: not
-                            * decided (pl_job_step_samples); PL_UNSET_U32: the step is of
-                            * micro-batches, whatever they hold */
-    bool inference; /* no key: weights as `mode` says, to generate with and not to train */
+    char *path; /* path of the YAML file, NULL if the job came from flags alone */
+    uint32_t rank;  /* not a key: the rank among `devices` that the job is planned and run for */
+    uint32_t auto_samples; /* not a key: samples of a step whose size no key gives, computed from
+                            * the rows. 0: not decided (pl_job_step_samples); PL_UNSET_U32: a step
+                            * is made of micro-batches, however many samples they hold */
+    bool inference; /* not a key: the weights that `mode` names are generated with, not trained */
 };
 
 #endif

@@ -69,7 +69,7 @@ static pl_err store_default(struct pl_job *job, uint32_t id, struct pl_diag *d) 
     return store(job, &in);
 }
 
-/* How many failures were kept; a value that is refused in its parts is kept by the parts. */
+/* Returns how many failures were kept; a value whose parts are refused is kept part by part. */
 static uint32_t kept(const struct pl_diag *d) {
     return d && d->all ? d->all->n : 0;
 }
@@ -298,7 +298,7 @@ pl_err pl_job_drop_useless(struct pl_job *job, struct pl_text *notes, struct pl_
 
 enum purpose { TO_ESTIMATE, TO_TRAIN, TO_GENERATE };
 
-/* What is wrong between keys; those that are wrong alone are known by now. */
+/* Checks the rules between keys; keys that are wrong by themselves are known by now. */
 static pl_err judge(struct pl_job *job, enum purpose purpose, struct pl_text *notes,
                     struct pl_diag *d) {
     PL_TRY(pl_job_require_keys(job, purpose != TO_GENERATE, d));
@@ -307,7 +307,7 @@ static pl_err judge(struct pl_job *job, enum purpose purpose, struct pl_text *no
     return purpose == TO_TRAIN ? pl_job_require_training(job, d) : PL_ERR_OK;
 }
 
-struct source { /* of a configuration */
+struct source { /* the source of a configuration */
     const char *name, *yaml;
     uint64_t bytes;
     const char *const *overrides;

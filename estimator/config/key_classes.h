@@ -1,8 +1,9 @@
-/* key_classes.h - what another value of a key means for a run that is resumed, one row each.
+/* key_classes.h - the effect of another value of each key on a run that is resumed, one row each.
  *
  * X(key, CLASS)
  *   MEANING     other numbers are learned: a checkpoint is not resumed under another value
- *   FORM        as MEANING, and a checkpoint holds it in another form: not resumed by force either
+ *   FORM        like MEANING, and a checkpoint holds it in another form: not resumed by force
+ *               either
  *   MAY_CHANGE  the same is learned, or more of it: told, and resumed. What these keys name - data,
  *               model, tokenizer, samples of a step - is compared by its content
  *   THIS_START  says what this start may do; a checkpoint does not record it */

@@ -3,7 +3,7 @@
 
 #include "estimator/config/key_types.h"
 
-/* Where the reference starts a new section. */
+/* The keys at which the reference starts a new section. */
 static const struct {
     enum pl_key_id first;
     const char *title;

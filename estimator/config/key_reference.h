@@ -6,7 +6,8 @@
 #include "estimator/config/job.h"
 
 void pl_key_reference(struct pl_text *out); /* configs/REFERENCE.md */
-/* The parts of the reference, for other forms of it; names and values stand in `backquotes`. */
+/* These are the parts of the reference, for other forms of it; names and values stand in
+ * `backquotes`. */
 const char *pl_key_introduction(void);
 const char *pl_key_section(enum pl_key_id key); /* the title of the section it opens, or NULL */
 const char *pl_key_type_label(enum pl_key_id key);

@@ -18,7 +18,7 @@
 
 #define MAX_CHOICES 24
 
-/* What people bring from other trainers and deserve more than a list of choices for. */
+/* Values of other trainers that deserve more than a list of choices. */
 static const struct {
     enum pl_key_id key;
     const char *word, *hint;

@@ -43,7 +43,7 @@ union pl_key_value {
 #undef X
 };
 
-/* Where a row of keys.h lives in struct pl_job. */
+/* The position of a row of keys.h in struct pl_job. */
 struct pl_key_field {
     enum pl_key_type_id type;
     size_t offset;
@@ -51,7 +51,7 @@ struct pl_key_field {
 extern const struct pl_key_field pl_key_fields[PL_KEY_COUNT];
 
 struct pl_key_type {
-    const char *label; /* as the reference names it */
+    const char *label; /* name of the type in the reference */
     size_t size;
     pl_err (*parse)(const struct pl_key_input *in, void *field);
     void (*print)(const struct pl_key_info *info, const void *field, struct pl_text *out);
@@ -60,10 +60,10 @@ struct pl_key_type {
 };
 extern const struct pl_key_type pl_key_types[PL_TYPE_COUNT];
 
-/* Whether a node means "no value": empty, ~ or null. A choice that is spelled `null` stays one. */
+/* True if a node means "no value": empty, ~ or null. A choice that is spelled `null` stays one. */
 bool pl_key_is_null(const struct pl_key_info *info, const struct pl_node *node);
 
-/* "1 to 4096", for keys that are numbers. */
+/* Appends e.g. "1 to 4096", for keys that are numbers. */
 void pl_key_write_limits(enum pl_key_id id, struct pl_text *out);
 
 #endif

@@ -2,7 +2,7 @@
  * flags, spelling hints, config.resolved.yaml and configs/REFERENCE.md all come from this table.
  *
  * X(key, TYPE, default, low, high, choices, help)
- *   default  the text a user would write, parsed by the same parser; "" = unset
+ *   default  the text that a user would write, parsed by the same parser; "" = unset
  *   low/high inclusive limits of numbers (ignored by other types)
  *   choices  of ENUM, in the order of the enum that names them in job.h; "" otherwise
  * Types: STR char *, PATH char * (`~/` is expanded), BOOL bool, U32 uint32_t, U64 uint64_t,
@@ -219,7 +219,8 @@
     X(debug_inject, LIST, "", 0, 0, "",                                                            \
       "fault injection, such as device_oom@step=3 or disk_full@write=2,count=2")
 
-/* Names other trainers use for the same thing: X(synonym, key). Never both at once. */
+/* The names of other trainers for the same thing: X(synonym, key). A key and its synonym are never
+ * both given. */
 #define PL_CONFIG_SYNONYMS(X)                                                                      \
     X(base_model, model)                                                                           \
     X(model_name_or_path, model)                                                                   \

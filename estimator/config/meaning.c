@@ -62,8 +62,8 @@ static const struct {
 };
 #define N_CONDITIONS (sizeof conditions / sizeof *conditions)
 
-/* What more than one choice decides. A value that does nothing anyway has no need of a warning, so
- * that it applies. */
+/* Each of these is decided by more than one choice. A value that does nothing anyway needs no
+ * warning, so it counts as applying. */
 static bool warms_up(const struct pl_job *job) {
     return job->lr_scheduler != PL_SCHEDULE_CONSTANT;
 }

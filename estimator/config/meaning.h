@@ -12,13 +12,13 @@
 #include "estimator/base/text.h"
 #include "estimator/config/job.h"
 
-/* False for a key that another key's value makes meaningless (lora_r under `mode: full`): its
- * default is not written to config.resolved.yaml. */
+/* False if another key's value makes the key meaningless (lora_r under `mode: full`): its default
+ * is not written to config.resolved.yaml. */
 bool pl_job_key_applies(const struct pl_job *job, enum pl_key_id key);
-/* Of a key that was given and is to be dropped: "`lora_r` has no meaning with `mode: full`" into
- * *why; false for every other. */
+/* True if a key was given and is to be dropped; appends "`lora_r` has no meaning with `mode: full`"
+ * to *why. */
 bool pl_job_key_is_useless(const struct pl_job *job, enum pl_key_id key, struct pl_text *why);
-/* The errors of K1. */
+/* Checks the errors of K1. */
 pl_err pl_job_check_meaning(const struct pl_job *job, struct pl_diag *d);
 
 #endif

@@ -9,7 +9,7 @@
  *   LIGHTER  the ID of the same rule with smaller states; its own where there is none
  *   states   STATE("suffix in files", FORM), with a form of estimator/program/optimizer_rows.h
  *   words    WORD("name elsewhere", "hint for who writes it")
- *   note     what the help of the key says of it, after "; "; "" = nothing
+ *   note     a remark for the help of the key, after "; "; "" = none
  * A row whose rule is new also needs the op: a row in op_rows.h and a kernel for each back-end. */
 #ifndef PL_ESTIMATOR_CONFIG_OPTIMIZERS_H
 #define PL_ESTIMATOR_CONFIG_OPTIMIZERS_H
@@ -37,7 +37,7 @@
         "; lion: updates by the sign of one moment; wants a third to a tenth of adamw's rate")     \
     PL_OPTIMIZERS_OF_A_TEST(ROW, STATE, WORD)
 
-/* A test that proves what a row is enough for compiles the readers of the table with one more. */
+/* A test that proves that a row is enough compiles the readers of the table with one more row. */
 #ifndef PL_OPTIMIZERS_OF_A_TEST
 #define PL_OPTIMIZERS_OF_A_TEST(ROW, STATE, WORD)
 #endif

@@ -1,5 +1,4 @@
-/* recompute.h - what the backward pass recomputes instead of keeping: the values of the key
- * gradient_checkpointing.
+/* recompute.h - the values of the key gradient_checkpointing, and the level of every layer.
  *
  * In: a word of the YAML.  Out: one number for it, and from that the level of every layer.
  *   C1  a value reads back from the word that it is written as
@@ -30,27 +29,27 @@ enum {
     PL_RECOMPUTE_EVERY,     /* above: PL_RECOMPUTE_EVERY_N(n) */
     PL_RECOMPUTE_MIXED = 1 << 24 /* above: PL_RECOMPUTE_MIX(first, k, rest) */
 };
-#define PL_RECOMPUTE_LAYERS_MAX 4096 /* of N and K below */
-/* The layers l with l % n == 0 in full, the others none. */
+#define PL_RECOMPUTE_LAYERS_MAX 4096 /* limit of N and K below */
+/* Full recomputation of the layers l with l % n == 0, none of the others. */
 #define PL_RECOMPUTE_EVERY_N(n) (PL_RECOMPUTE_EVERY + (n))
 /* The first k layers at one level, the others at another, which is not OFFLOAD. */
 #define PL_RECOMPUTE_MIX(first, k, rest)                                                           \
     ((uint32_t)PL_RECOMPUTE_MIXED | (uint32_t)(first) << 20 | (uint32_t)(rest) << 16 |             \
      (uint32_t)(k))
 
-/* The plain level of a layer. value: anything but AUTO. */
+/* Returns the plain level of a layer. `value` is not AUTO. */
 uint32_t pl_recompute_of_layer(uint32_t value, uint64_t layer);
-/* Whether any layer is at OFFLOAD. */
+/* True if any layer is at OFFLOAD. */
 bool pl_recompute_offloads(uint32_t value);
 
 enum pl_recompute_word {
     PL_RECOMPUTE_READ,
     PL_RECOMPUTE_UNKNOWN,     /* no word of the key */
     PL_RECOMPUTE_OUTSIDE,     /* N or K is not within 1 to PL_RECOMPUTE_LAYERS_MAX */
-    PL_RECOMPUTE_OFFLOAD_LAST /* C3: the others at OFFLOAD */
+    PL_RECOMPUTE_OFFLOAD_LAST /* violates C3: the other layers would be at OFFLOAD */
 };
-/* none, light, mlp, attention, full, offload, auto, every_N, LEVEL:K, LEVEL:K+LEVEL such as
- * full:20+light. *value is set where it was read, and only there. */
+/* Reads none, light, mlp, attention, full, offload, auto, every_N, LEVEL:K, or LEVEL:K+LEVEL such
+ * as full:20+light. Sets *value if the result is PL_RECOMPUTE_READ, and only then. */
 enum pl_recompute_word pl_recompute_parse(const char *word, uint32_t *value);
 void pl_recompute_print(uint32_t value, struct pl_text *out);
 

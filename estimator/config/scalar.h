@@ -1,5 +1,5 @@
-/* scalar.h - what a YAML scalar means under the core schema of YAML 1.2 (section 10.3.2), and how a
- * value is written so that it reads back. Internal to config/.
+/* scalar.h - the values of YAML scalars under the core schema of YAML 1.2 (section 10.3.2), and
+ * their writers. Internal to config/.
  *
  * In: NUL-terminated UTF-8 text.  Out: plain values, YAML text.  Needs: base/text. No globals.
  *   S1  numbers are read and written with a point whatever the locale of the process
@@ -19,7 +19,7 @@ enum pl_int { PL_INT_NONE, PL_INT_OK, PL_INT_NEGATIVE, PL_INT_TOO_LARGE };
 bool pl_scalar_null(const char *text);             /* "", ~, null, Null, NULL */
 bool pl_scalar_bool(const char *text, bool *out);  /* true, True, TRUE and the three of false */
 enum pl_int pl_scalar_int(const char *text, uint64_t *out); /* *out only with PL_INT_OK */
-/* Integers too; .inf, .nan and what overflows a double come out non-finite. */
+/* Reads integers too; .inf, .nan and values that overflow a double come out non-finite. */
 bool pl_scalar_float(const char *text, double *out);
 bool pl_scalar_bytes(const char *text, uint64_t *out); /* pl_bytes_parse under S1 */
 
@@ -30,7 +30,7 @@ unsigned pl_utf8_next(const char *s, uint32_t *out);
 void pl_scalar_write(struct pl_text *out, const char *text); /* valid UTF-8; quoted where needed */
 void pl_scalar_write_f64(struct pl_text *out, double v);     /* finite; the shortest form */
 
-/* A value as messages show it: short, cut between characters, no control bytes. */
+/* The size of a value in messages, which is cut between characters and has no control bytes. */
 #define PL_EXCERPT_BYTES 72
 const char *pl_scalar_excerpt(const char *text, char buf[PL_EXCERPT_BYTES]);
 

@@ -1,4 +1,4 @@
-/* trainer_words.h - what recipes of other trainers say, and the line that says it here.
+/* trainer_words.h - hints for keys and values of other trainers' recipes.
  *
  * In: a key that is not one of keys.h, or a value that its row does not allow.  Out: a hint, or
  * NULL where nothing is known.  Needs: base, the numbers of the keys.
@@ -11,11 +11,12 @@
 #include <stdbool.h>
 
 const char *pl_trainer_key_hint(const char *name);
-/* For a number that the row of `key` does not allow. */
+/* Returns the hint for a number that the row of `key` does not allow, or NULL. */
 const char *pl_trainer_number_hint(enum pl_key_id key, double v);
-/* -1 steps, as transformers writes "by epochs": the key is as good as not given. */
+/* True for -1 steps, which transformers writes for "by epochs": the key counts as not given. */
 bool pl_trainer_means_unset(enum pl_key_id key, double v);
-/* For `key: null`, which other trainers read as no limit, where here it is the default. */
+/* Returns the note for `key: null`, which other trainers read as no limit and which means the
+ * default here. */
 const char *pl_trainer_null_note(enum pl_key_id key);
 
 #endif

@@ -34,7 +34,8 @@ static pl_err check_precision(const struct pl_job *job, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
-/* global_batch_size is the promise; the other two may be given beside it only if they keep it. */
+/* global_batch_size is the promise; the other two may be given together with it only if they keep
+ * it. */
 static pl_err check_batch(const struct pl_job *job, struct pl_diag *d) {
     uint32_t n = job->batch_size, a = job->gradient_accumulation_steps, g = job->global_batch_size;
     if (g == PL_UNSET_U32 || a == PL_UNSET_U32) return PL_ERR_OK;
@@ -67,7 +68,7 @@ static pl_err check_in_backward(const struct pl_job *job, struct pl_diag *d) {
                            "a step and remove `gradient_accumulation_steps`");
 }
 
-/* What ranks exchange outlives the backward pass. */
+/* Gradients that ranks exchange outlive the backward pass. */
 static pl_err check_ranks_in_backward(const struct pl_job *job, struct pl_diag *d) {
     if (job->optimizer_in_backward != PL_TRI_TRUE || job->mode != PL_MODE_FULL ||
         !pl_job_is_of_ranks(job))
@@ -87,7 +88,7 @@ static pl_err check_offload(const struct pl_job *job, struct pl_diag *d) {
                     "remove `offload_update`, or set `offload: optimizer`");
 }
 
-/* What is in host memory is of one rank, and so are the rows that ranks share. */
+/* Tensors in host memory belong to one rank, and so do rows that ranks share. */
 static pl_err check_ranks(const struct pl_job *job, struct pl_diag *d) {
     const bool several = pl_job_ranks(job) > 1;
     if (!pl_job_offloads(job) || !pl_job_is_of_ranks(job)) return PL_ERR_OK;

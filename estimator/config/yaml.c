@@ -55,7 +55,7 @@ static struct pl_node node_at_byte(const struct reader *r, uint64_t offset) {
     return at;
 }
 
-/* Whether the indentation of line `line` (1-based) holds a tab, and in which column. */
+/* True if the indentation of line `line` (1-based) holds a tab; *column is its column. */
 static bool tab_in_indentation(const struct reader *r, uint64_t line, uint64_t *column) {
     const char *s = r->yaml, *end = r->yaml + r->bytes;
     for (; line > 1 && s < end; line--) {

@@ -1,4 +1,4 @@
-/* picture.h - a plan as something to look at: self-contained SVG, and a memory snapshot.
+/* picture.h - pictures of a plan: self-contained SVG, and a memory snapshot.
  *
  * In: struct pl_plan.  Out: text or bytes appended to a struct pl_text.  Needs: plan. No I/O.
  *   V1  every figure is read off the plan; a picture computes pixels and nothing else
@@ -10,26 +10,27 @@
 
 #include "estimator/plan/plan.h"
 
-/* Stacked bytes over the ops of the peak phase (job arena below, live transients by category
- * above), budget line, peak marked with its largest tensors, planned / allocated / measured.
- * budget_bytes PL_AUTO_BYTES or 0 = none; allocated_bytes, measured_bytes 0 = not known. */
+/* Draws stacked bytes over the ops of the peak phase (job arena below, live transients by category
+ * above), the budget line, the peak with its largest tensors, and planned, allocated and measured
+ * bytes. budget_bytes PL_AUTO_BYTES or 0 = none; allocated_bytes, measured_bytes 0 = not known. */
 void pl_svg_vram(const struct pl_plan *plan, uint64_t budget_bytes, uint64_t allocated_bytes,
                  uint64_t measured_bytes, const char *title, struct pl_text *out);
-/* The same over the forward and backward pass of a micro-batch, whatever phase needs most. */
+/* Draws the same over the forward and backward pass of a micro-batch, whichever phase needs
+ * most. */
 void pl_svg_timeline(const struct pl_plan *plan, uint64_t budget_bytes, const char *title,
                      struct pl_text *out);
-/* One stacked bar per phase: what its fullest op holds, by category, and what has to be free.
- * context_bytes stands in front of every bar; budget_bytes as above. */
+/* Draws one stacked bar per phase: the bytes of its fullest op by category, and what has to be
+ * free. context_bytes stands in front of every bar; budget_bytes as above. */
 void pl_svg_bill(const struct pl_plan *plan, uint64_t context_bytes, uint64_t budget_bytes,
                  const char *title, struct pl_text *out);
-/* The colour a category has in every picture, "#rrggbb". */
+/* Returns the colour of a category in every picture, "#rrggbb". */
 const char *pl_picture_colour(enum pl_category c);
 
-/* The planned step (micro-batch, then optimizer) as PyTorch's memory snapshot: what
- * torch.cuda.memory._dump_snapshot writes and pytorch.org/memory_viz reads, pickle protocol 2.
- * Two segments, the job arena and the batch arena, at made-up addresses; one trace with an alloc
- * and a free for every tensor, whose frames carry the tensor's name and the op's. time_us counts
- * ops, not microseconds. */
+/* Appends the planned step (micro-batch, then optimizer) in the format of PyTorch's memory
+ * snapshots, as torch.cuda.memory._dump_snapshot writes them and pytorch.org/memory_viz reads them:
+ * pickle protocol 2. It has two segments, the job arena and the batch arena, at made-up addresses,
+ * and one trace with an alloc and a free for every tensor, whose frames carry the names of the
+ * tensor and of the op. time_us counts ops, not microseconds. */
 void pl_snapshot_pickle(const struct pl_plan *plan, struct pl_text *out);
 
 #endif

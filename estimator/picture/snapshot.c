@@ -136,7 +136,7 @@ static bool is_job_tensor(const struct writer *w, uint32_t id) {
     return t->scope == PL_SCOPE_JOB && t->place == PL_PLACE_DEVICE;
 }
 
-/* Whether the operand at `i` was seen before among those of the op. */
+/* True if the operand at `i` occurs earlier among those of the op. */
 static bool seen_before(const struct pl_op *o, int i, uint32_t id) {
     for (int j = 0; j < i; j++)
         if ((j < o->n_in ? o->in[j].id : o->out[j - o->n_in].id) == id) return true;
@@ -194,7 +194,7 @@ static void put_block_head(struct writer *w, uint64_t address, uint64_t size, ui
     key_string(w, "state", state);
 }
 
-/* Job tensors lie one behind the other in the order of their ids. */
+/* Job tensors lie one after the other in the order of their ids. */
 static void put_job_blocks(struct writer *w) {
     const struct pl_plan *plan = w->plan;
     const struct pl_tensor *t = plan->program->tensors;

@@ -33,16 +33,17 @@ void pl_svg_begin(struct pl_text *out, int width, int height, const char *title)
 void pl_svg_end(struct pl_text *out);
 void pl_svg_text(struct pl_text *out, double x, double y, enum pl_svg_anchor anchor, int size,
                  const char *colour, const char *fmt, ...) PL_PRINTF(7, 8);
-/* Turned to read upwards, middle at (x, y). */
+/* Draws text that reads upwards, with its middle at (x, y). */
 void pl_svg_text_up(struct pl_text *out, double x, double y, int size, const char *text);
 void pl_svg_line(struct pl_text *out, double x1, double y1, double x2, double y2,
                  const struct pl_svg_stroke *stroke);
 void pl_svg_dot(struct pl_text *out, double x, double y, double radius, const char *fill);
 
-/* The smallest of 1, 2, 5 times a power of ten that gives at most `ticks` steps over span > 0. */
+/* Returns the smallest of 1, 2, 5 times a power of ten that gives at most `ticks` steps over span >
+ * 0. */
 double pl_svg_nice_step(double span, int ticks);
 double pl_svg_at(const struct pl_svg_axis *a, double v);
-/* The first multiple of the step at or above lo; the i-th tick is this plus i steps. */
+/* Returns the first multiple of the step at or above lo; the i-th tick is this plus i steps. */
 double pl_svg_first_tick(const struct pl_svg_axis *a);
 
 #endif

@@ -35,7 +35,7 @@ struct bill {
     const struct pl_plan *plan;
     uint64_t context, budget;
     struct pl_svg_axis x;
-    double bottom; /* of the bars */
+    double bottom; /* y of the bottom of the bars */
     struct pl_text *out;
 };
 
@@ -64,7 +64,8 @@ static uint64_t segment_bytes(const struct bill *b, enum pl_phase p, int s) {
     return phase_bytes(b, p) - named;
 }
 
-/* What a phase needs, after its bar, or after the budget line where that would cut the words. */
+/* Writes the need of a phase after its bar, or after the budget line if that would cross the
+ * words. */
 static void draw_total(const struct bill *b, uint64_t bytes, bool peak, double y) {
     char size[PL_BYTES_TEXT], text[PL_BYTES_TEXT + 8];
     const int n =

@@ -19,14 +19,14 @@ enum {
     RIGHT = 716,
     TOP = 66,
     BOTTOM = 456,
-    LEGEND = 752,                  /* left edge of the words beside the picture */
+    LEGEND = 752,                  /* left edge of the words to the right of the picture */
     LEGEND_RIGHT = 1040,           /* right edge of their figures */
     COLUMNS = RIGHT - LEFT,        /* at most one a pixel */
     BANDS = 2 * PL_CATEGORY_COUNT, /* job arena below, batch arena above */
     X_TICKS = 8,
     Y_TICKS = 6,
     LARGEST = 3,
-    NAME_COLUMNS = 24, /* of a tensor name in the legend */
+    NAME_COLUMNS = 24, /* columns of a tensor name in the legend */
 };
 
 /* A budget this many times the plan would press the picture flat; the legend has it instead. */
@@ -53,7 +53,7 @@ static const struct pl_svg_stroke budget_stroke = {PL_SVG_ALARM, 1.8, "7 4"},
 struct picture {
     const struct pl_plan *plan;
     enum pl_phase phase;
-    const struct pl_phase_range *ops;     /* of the phase */
+    const struct pl_phase_range *ops;     /* ops of the phase */
     uint64_t budget, allocated, measured; /* 0 = not known */
     uint64_t *live;                       /* [ops->n_ops][PL_CATEGORY_COUNT] of the batch arena */
     uint32_t n_columns, peak_column;
@@ -76,7 +76,7 @@ static bool sweep(struct picture *s) {
         const struct pl_place_row *at = &s->plan->places[id];
         if (t->scope != PL_SCOPE_STEP || t->place != PL_PLACE_DEVICE || at->first_op < first ||
             at->last_op >= first + n || at->first_op > at->last_op)
-            continue; /* of the host or another phase, or never used */
+            continue; /* a tensor of the host or of another phase, or one that is never used */
         s->live[(size_t)(at->first_op - first) * PL_CATEGORY_COUNT + t->category] += t->bytes;
         s->live[(size_t)(at->last_op + 1 - first) * PL_CATEGORY_COUNT + t->category] -= t->bytes;
     }
@@ -210,7 +210,7 @@ static void draw_level(const struct picture *s, uint64_t bytes,
     if (bytes) pl_svg_line(s->out, LEFT, y, RIGHT, y, stroke);
 }
 
-/* Where forward ends and backward begins, for eyes that look for the step. */
+/* Marks the place where forward ends and backward begins. */
 static void draw_directions(const struct picture *s) {
     const struct pl_op *ops = s->plan->program->ops + s->ops->first_op;
     uint32_t turn = 0;
@@ -256,7 +256,7 @@ static void legend_heading(const struct picture *s, double *y, const char *text)
     *y += ROW;
 }
 
-/* In the order of the stack: the topmost band first. Figures are those at the peak. */
+/* Writes bands in the order of the stack, the topmost first. Figures are those at the peak. */
 static void legend_bands(const struct picture *s, double *y, int first, int last) {
     for (int band = last; band >= first; band--) {
         uint64_t bytes = band_bytes(s, band, s->op_of[s->peak_column]);

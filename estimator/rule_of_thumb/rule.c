@@ -10,7 +10,7 @@
 #define GRADIENT_BYTES   2.0  /* 16 bit */
 #define OPTIMIZER_BYTES  8.0  /* AdamW: two moments in fp32 */
 #define LORA_MODULES     2.0  /* q and v */
-#define CHECKPOINT_SHARE 0.4  /* of the activations stays */
+#define CHECKPOINT_SHARE 0.4  /* share of the activations that stays */
 #define FIT_SHARE_ON_TOP 0.15 /* fragmentation, framework */
 
 static const struct pl_rule_precision precisions[] = {
@@ -45,7 +45,7 @@ struct pl_rule_inputs pl_rule_defaults(double params_billions, const char *preci
 
 /* --- the calculator -------------------------------------------------------------------------- */
 
-/* Where the two editions differ (see pl_rule_edition). */
+/* The differences between the two editions (see pl_rule_edition). */
 static const struct edition {
     double activation_bytes;
     bool checkpointing_in_full, adapters_of_all_layers;
