@@ -1,4 +1,4 @@
-/* activations.h - what the gate of an MLP computes, one row each.
+/* activations.h - the activations of an MLP's gate, one row each.
  *
  * ROW(ID, "name in config.json", GLU)
  *   GLU  the op of op_rows.h that computes act(gate) * up; its gradient is that op's
@@ -6,7 +6,7 @@
 #ifndef PL_ESTIMATOR_MODEL_ACTIVATIONS_H
 #define PL_ESTIMATOR_MODEL_ACTIVATIONS_H
 
-/* A test that proves what a row is enough for compiles the readers of the table with one more. */
+/* A test that proves that a row is enough compiles the readers of the table with one more row. */
 #ifndef PL_ACTIVATIONS_OF_A_TEST
 #define PL_ACTIVATIONS_OF_A_TEST(ROW)
 #endif

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Enumerators and rows (families.c) that a test adds, to see what a family takes. */
+/* A test adds enumerators, and rows in families.c, to show what a family needs. */
 #ifndef PL_FAMILIES_OF_A_TEST
 #define PL_FAMILIES_OF_A_TEST
 #define PL_FAMILY_ROWS_OF_A_TEST
@@ -27,7 +27,7 @@ enum pl_family {
     PL_FAMILY_GEMMA3,
     PL_FAMILIES_OF_A_TEST PL_FAMILY_COUNT
 };
-const char *pl_family_name(enum pl_family f); /* "qwen2", the model_type of config.json */
+const char *pl_family_name(enum pl_family f); /* e.g. "qwen2", the model_type of config.json */
 
 enum pl_rope_type {
     PL_ROPE_DEFAULT,
@@ -38,7 +38,7 @@ enum pl_rope_type {
     PL_ROPE_LONGROPE
 };
 
-/* Files of bitsandbytes hold 4-bit codes in place of a decoder's matrices. */
+/* Files of bitsandbytes hold 4-bit codes instead of a decoder's matrices. */
 enum pl_weight_codes { PL_CODES_NONE, PL_CODES_NF4, PL_CODES_FP4 };
 
 #define PL_MODEL_MAX_LAYERS 4096
@@ -50,29 +50,30 @@ struct pl_rope {
     double theta;
     uint32_t dim; /* rotated dimensions of a head, even, <= head_dim */
     double factor, low_freq_factor, high_freq_factor;
-    uint32_t original_max_positions; /* dynamic, longrope: what is longer turns otherwise */
-    double attention_factor;         /* multiplies cos and sin; 1 but for yarn and longrope */
+    uint32_t original_max_positions; /* dynamic, longrope: longer sequences use other frequencies */
+    double attention_factor;         /* multiplies cos and sin; 1 except for yarn and longrope */
     double query_growth;        /* ministral3: queries at t times 1 + it * ln(1 + t / original) */
-    double ramp_low, ramp_high; /* yarn: pairs up to low are kept, from high on stretched */
-    /* longrope, dim/2 each */
+    double ramp_low, ramp_high; /* yarn: pairs up to low keep their frequency, pairs from high on
+                                   are stretched */
+    /* longrope: dim/2 values each */
     double short_factor[PL_ROPE_MAX_PAIRS], long_factor[PL_ROPE_MAX_PAIRS];
 };
 
-/* Sequences longer than original_max_positions have frequencies of their own. */
+/* True if sequences longer than original_max_positions have frequencies of their own. */
 static inline bool pl_rope_follows_length(const struct pl_rope *r) {
     return r->type == PL_ROPE_DYNAMIC || r->type == PL_ROPE_LONGROPE;
 }
 
-/* Whether queries up to this length have a table of their own: within the original length they are
+/* True if queries up to this length have a table of their own: within the original length they are
  * turned as keys are. */
 static inline bool pl_rope_grows_queries(const struct pl_rope *r, uint64_t longest) {
     return r->query_growth > 0 && longest > r->original_max_positions;
 }
 
-/* A layer of the decoder, as far as layers of one model differ. */
+/* The facts of a decoder layer that may differ between layers of one model. */
 struct pl_layer {
-    uint32_t window; /* positions seen, own one included; 0 = all */
-    uint8_t rope;    /* which of the model's, or PL_NO_ROPE */
+    uint32_t window; /* number of positions seen, its own included; 0 = all */
+    uint8_t rope;    /* index of the model's rope, or PL_NO_ROPE */
 };
 #define PL_NO_ROPE UINT8_MAX /* no positions (smollm3) */
 
@@ -83,22 +84,23 @@ struct pl_model {
     bool tied;                       /* lm_head shares the embedding */
     bool qkv_bias, o_bias, mlp_bias; /* biases on q,k,v / o / gate,up,down */
     bool qk_norm;                    /* RMSNorm over head_dim on q and k before RoPE (qwen3) */
-    bool post_norms;                 /* RMSNorm on what attention and MLP add, too (gemma3) */
+    bool post_norms;                 /* RMSNorm also on the outputs of attention and MLP (gemma3) */
     bool unit_offset;                /* norms multiply by 1 + w (gemma3) */
-    enum pl_activation activation;   /* of the MLP's gate */
-    double score_scale;              /* of queries times keys */
-    double embed_scale;              /* of what the embedding gives */
-    struct pl_layer layer[PL_MODEL_MAX_LAYERS]; /* `layers` of them */
+    enum pl_activation activation;   /* activation of the MLP's gate */
+    double score_scale;              /* factor of queries times keys */
+    double embed_scale;              /* factor of the embedding's output */
+    struct pl_layer layer[PL_MODEL_MAX_LAYERS]; /* the first `layers` are set */
     struct pl_rope rope[PL_MODEL_MAX_ROPES];
     uint32_t n_ropes;
     int64_t bos, pad; /* -1 = none */
     int64_t eos[PL_MODEL_MAX_EOS];
     uint32_t n_eos;
-    char torch_dtype[16];       /* as the file says; "" = silent */
-    enum pl_weight_codes codes; /* of the decoder's matrices in the files */
-    bool nested_codes;          /* their absmax are codes too: double quantisation */
-    const char *dropout_key; /* of config.json, which acts in training alone; NULL: there is none */
-    double dropout;          /* its share */
+    char torch_dtype[16];       /* as the file says; "" = it says nothing */
+    enum pl_weight_codes codes; /* the form of the decoder's matrices in the files */
+    bool nested_codes;          /* absmax values are codes too: double quantisation */
+    const char *dropout_key; /* key of config.json with a dropout, which acts in training alone;
+                                NULL = none */
+    double dropout;          /* probability of that dropout */
 };
 
 #endif

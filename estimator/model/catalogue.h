@@ -2,8 +2,9 @@
  *
  * In: a name or a Hugging Face id.  Out: a row of the table.  Needs: base.
  *   C1  a row holds the config.json of the published model, read by the same reader as a file: no
- *       size is kept beside it
- *   C2  ids are compared whole, letter case aside: a repository of another owner may hold another
+ *       size is stored separately
+ *   C2  ids are compared whole, ignoring letter case: a repository of another owner may hold
+ *       another
  *       architecture under the same name, so it is not taken for this one
  *   C3  variants share a row when their architectures do (base and instruct); token ids of the
  *       variants may differ, no byte of a plan depends on them
@@ -20,15 +21,15 @@
 #define PL_KNOWN_IDS 4
 
 struct pl_known_model {
-    const char *name;              /* "Qwen2.5-7B" */
-    const char *ids[PL_KNOWN_IDS]; /* Hugging Face ids, NULL behind the last */
+    const char *name;              /* e.g. "Qwen2.5-7B" */
+    const char *ids[PL_KNOWN_IDS]; /* Hugging Face ids, NULL after the last */
     const char *config;            /* JSON text */
 };
 
-/* By name, by id, or by the part of an id behind its slash; NULL = unknown. */
+/* Finds a model by name, by id, or by the part of an id after its slash; NULL = unknown. */
 const struct pl_known_model *pl_catalogue_find(const char *name);
 const struct pl_known_model *pl_catalogue_table(size_t *n);
-/* Appends the names most like `name`, at most three, as "A, B or C"; nothing when none is near. */
+/* Appends the names most like `name`, at most three, as "A, B or C"; nothing if none is near. */
 void pl_catalogue_nearest(const char *name, struct pl_text *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* families.h - what each model_type leaves unsaid: the defaults of its transformers class, and the
- * facts that only its own code knows.
+/* families.h - the defaults of each model_type's transformers class, and the facts that only its
+ * code holds.
  *
  * In: a config.json object.  Out: the family's row; struct pl_model filled by its functions.
  *   F1  a value not in the file is the default of the class, not of another family
@@ -11,8 +11,8 @@
 #include "estimator/model/architecture.h"
 #include "estimator/model/hf_json.h"
 
-/* Limits that keep every product of sizes below 2^63 (M2), and programs from being endless where a
- * matrix is worked through in windows of its rows: widths 2^20, layers 2^12, vocab 2^24. */
+/* These limits keep every product of sizes below 2^63 (M2), and bound the length of programs that
+ * work through a matrix in windows of its rows: widths 2^20, layers 2^12, vocab 2^24. */
 #define PL_MODEL_MAX_WIDTH     1048576
 #define PL_MODEL_MAX_VOCAB     16777216
 #define PL_MODEL_MAX_POSITIONS 2147483647
@@ -28,10 +28,10 @@ enum {
 
 struct pl_family_row {
     const char *name;      /* model_type */
-    const char *gguf;      /* what llama.cpp calls it */
-    bool gguf_interleaves; /* whether its converter interleaves the halves of rows of q and k */
-    /* defaults when the key is absent; null means something else for kv_heads and head_dim */
-    uint64_t heads, vocab; /* 0: a file without them is not a model's */
+    const char *gguf;      /* name of the architecture in llama.cpp */
+    bool gguf_interleaves; /* llama.cpp's converter interleaves the halves of rows of q and k */
+    /* The values of absent keys. A null of kv_heads or head_dim is not the same as an absent key. */
+    uint64_t heads, vocab; /* 0: required, a file without them is not a model's */
     uint64_t kv_heads; /* 0: as many as heads */
     uint64_t head_dim; /* 0: hidden / heads */
     uint64_t max_positions;
@@ -39,22 +39,25 @@ struct pl_family_row {
     bool tied;
     int64_t bos, eos, pad; /* -1 = none */
     bool reads_attention_bias, reads_mlp_bias;
-    bool partial_rotary; /* rotates only the first part of a head when told so */
-    double local_theta;  /* layers with a window have a rope of their own; 0: one for all */
+    bool partial_rotary; /* rotates only the first part of a head if the file says so */
+    double local_theta;  /* layers with a window have a rope with this base; 0 = one rope for all
+                            layers */
     enum pl_activation activation;
-    const char *activation_key; /* NULL: `hidden_act` */
+    const char *activation_key; /* key of the activation; NULL = `hidden_act` */
     unsigned rope_types; /* PL_ROPE_BIT_* */
     pl_err (*facts)(const struct pl_hf *h, struct pl_model *m);
 };
 
-/* The row of the file's model_type; refuses wrappers, quantised files and unknown types by name. */
+/* Finds the row of the file's model_type; refuses wrappers, quantised files and unknown types by
+ * name. */
 pl_err pl_family_find(const struct pl_hf *h, enum pl_family *out);
 const struct pl_family_row *pl_family_get(enum pl_family f);
 
-/* quantization_config of bitsandbytes in 4 bits -> m->codes, m->nested_codes. */
+/* Reads quantization_config of bitsandbytes in 4 bits into m->codes and m->nested_codes. */
 pl_err pl_model_read_codes(const struct pl_hf *h, struct pl_model *m);
 
-/* rope.c: rope_theta, rope_scaling or rope_parameters -> m->rope. Needs head_dim, max_positions. */
+/* Reads rope_theta, rope_scaling or rope_parameters into m->rope (rope.c). Needs head_dim and
+ * max_positions. */
 pl_err pl_model_read_rope(const struct pl_hf *h, const struct pl_family_row *f, struct pl_model *m);
 
 #endif

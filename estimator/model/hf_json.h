@@ -16,29 +16,29 @@
 
 struct pl_hf {
     const json_t *object;
-    const char *file;   /* for messages */
+    const char *file;   /* name of the file in messages */
     const char *prefix; /* "" or "rope_scaling." */
     struct pl_diag *d;
 };
 
-/* There is a value, and it is not null. */
+/* True if the key has a value that is not null. */
 bool pl_hf_given(const struct pl_hf *h, const char *key);
 bool pl_hf_absent(const struct pl_hf *h, const char *key);
 
-/* Required fields. */
+/* Reads of required fields. */
 pl_err pl_hf_uint(const struct pl_hf *h, const char *key, uint64_t low, uint64_t high,
                   uint64_t *out);
 pl_err pl_hf_real(const struct pl_hf *h, const char *key, double low, double high, double *out);
-/* Absent: *out keeps what it holds. */
+/* Reads of optional fields: if the key is absent, *out is unchanged. */
 pl_err pl_hf_uint_or(const struct pl_hf *h, const char *key, uint64_t low, uint64_t high,
                      uint64_t *out);
 pl_err pl_hf_real_or(const struct pl_hf *h, const char *key, double low, double high, double *out);
 pl_err pl_hf_bool_or(const struct pl_hf *h, const char *key, bool *out);
-/* A list of exactly n numbers in [low, high]; required. */
+/* Reads a required list of exactly n numbers in [low, high]. */
 pl_err pl_hf_reals(const struct pl_hf *h, const char *key, uint64_t n, double low, double high,
                    double *out);
 
-/* "`key` is VALUE: <what was expected>", VALUE cut to a readable length. */
+/* Records "`key` is VALUE: <what was expected>", VALUE cut to a readable length; returns `err`. */
 pl_err pl_hf_refuse(const struct pl_hf *h, const char *key, pl_err err, const char *fmt, ...)
     PL_PRINTF(4, 5);
 

@@ -92,7 +92,8 @@ static const char *const activation_names[] = {
 #undef ROW
 };
 
-/* That of the family's class alone: files for other programs (GGUF) have no word for another. */
+/* Only the activation of the family's class is read: files for other programs (GGUF) have no word
+ * for another. */
 static pl_err read_activation(const struct pl_hf *h, const struct pl_family_row *f,
                               struct pl_model *m) {
     const char *key = f->activation_key ? f->activation_key : "hidden_act";

@@ -15,22 +15,22 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Reads a config.json file (PL_ERR_MODEL_*), or, when path is "catalogue:NAME", the built-in text
- * of that name. */
+/* Reads a config.json file (PL_ERR_MODEL_*), or, if path is "catalogue:NAME", the built-in text of
+ * that name. */
 pl_err pl_model_read(const char *path, struct pl_model *out, struct pl_diag *d);
-/* PL_ERR_MODEL_UNSUPPORTED where the file asks for dropout, which acts in training alone and is not
- * computed; `path` is the file. Everything but training is as without it. */
+/* PL_ERR_MODEL_UNSUPPORTED if the file asks for dropout, which acts in training alone and is not
+ * computed; `path` is the file. Nothing but training depends on it. */
 pl_err pl_model_check_trains(const struct pl_model *m, const char *path, struct pl_diag *d);
-/* The same from memory; `name` appears in messages. */
+/* pl_model_read from memory; `name` appears in messages. */
 pl_err pl_model_parse(const char *name, const char *json, uint64_t bytes, struct pl_model *out,
                       struct pl_diag *d);
-/* The text that pl_model_read would read: malloc'd, a NUL behind its *bytes bytes. Of a multimodal
- * model it is that of its language model (wrapper.h). */
+/* Returns the text that pl_model_read would read: malloc'd, with a NUL after its *bytes bytes. For
+ * a multimodal model it is the text of its language model (wrapper.h). */
 pl_err pl_model_read_text(const char *path, char **text, uint64_t *bytes, struct pl_diag *d);
 #define PL_CATALOGUE_SCHEME "catalogue:"
 
-/* The fused matrices and vectors the program computes with. Sizes: C hidden, Q = heads x head_dim,
- * K = kv_heads x head_dim, F ffn, V vocab. */
+/* The fused matrices and vectors that the program computes with. Sizes: C hidden, Q = heads x
+ * head_dim, K = kv_heads x head_dim, F ffn, V vocab. */
 enum pl_slot {
     PL_SLOT_EMBED,  /* [V,C] */
     PL_SLOT_NORM1,  /* [C] */
@@ -40,20 +40,20 @@ enum pl_slot {
     PL_SLOT_KNORM,  /* [head_dim] */
     PL_SLOT_O,      /* [C,Q] */
     PL_SLOT_O_B,    /* [C] */
-    PL_SLOT_POST1,  /* [C]; of what attention adds */
+    PL_SLOT_POST1,  /* [C]; weight of the norm on attention's output */
     PL_SLOT_NORM2,  /* [C] */
     PL_SLOT_GU,     /* [2F,C]: rows gate, up */
     PL_SLOT_GU_B,   /* [2F] */
     PL_SLOT_DOWN,   /* [C,F] */
     PL_SLOT_DOWN_B, /* [C] */
-    PL_SLOT_POST2,  /* [C]; of what the MLP adds */
+    PL_SLOT_POST2,  /* [C]; weight of the norm on the MLP's output */
     PL_SLOT_NORMF,  /* [C] */
     PL_SLOT_HEAD,   /* [V,C]; absent when tied */
     PL_SLOT_COUNT
 };
 
 struct pl_slot_shape {
-    const char *name; /* "qkv", as in tensor names */
+    const char *name; /* e.g. "qkv", as in tensor names */
     bool present;     /* this model has it */
     bool per_layer;
     uint64_t rows, cols; /* vectors: rows = length, cols = 1 */
@@ -64,30 +64,32 @@ void pl_model_slot(const struct pl_model *m, enum pl_slot s, struct pl_slot_shap
 /* One tensor of the files: rows [row0, row0+rows) of a slot. */
 struct pl_param_row {
     enum pl_slot slot;
-    const char *suffix; /* "self_attn.q_proj.weight" below model.layers.N., or the whole name */
-    const char *module; /* "q_proj": LoRA target name; NULL where no adapter can sit */
+    const char *suffix; /* "self_attn.q_proj.weight" under model.layers.N., or the whole name */
+    const char *module; /* "q_proj": LoRA target name; NULL if it cannot have an adapter */
     bool per_layer, vector;
     uint64_t row0, rows, cols;
 };
 #define PL_MODEL_MAX_ROWS 32 /* bits of a mask of rows */
-/* The distinct rows of the family as this model has them (per-layer ones once); their count. */
+/* Lists the distinct rows of the family as this model has them (per-layer ones once); returns their
+ * count. */
 uint32_t pl_model_rows(const struct pl_model *m, struct pl_param_row out[PL_MODEL_MAX_ROWS]);
-/* The same, and behind them the head of a tied model: no file holds it, but it is a module, and an
- * adapter on it leaves the embedding alone. */
+/* pl_model_rows followed by the head of a tied model: no file holds it, but it is a module, and an
+ * adapter on it leaves the embedding unchanged. */
 uint32_t pl_model_modules(const struct pl_model *m, struct pl_param_row out[PL_MODEL_MAX_ROWS]);
-/* Those of one slot alone, with their indices among all; their count. */
+/* Lists the rows of one slot, with their indices in the list of modules; returns their count. */
 #define PL_MODEL_SLOT_ROWS 3
 uint32_t pl_model_slot_rows(const struct pl_model *m, enum pl_slot slot,
                             struct pl_param_row out[PL_MODEL_SLOT_ROWS],
                             uint32_t index[PL_MODEL_SLOT_ROWS]);
-/* Full tensor name in the files: "model.layers.3.self_attn.q_proj.weight". */
+/* Writes the full tensor name in the files, e.g. "model.layers.3.self_attn.q_proj.weight". */
 void pl_model_row_name(const struct pl_param_row *row, uint64_t layer, char buf[128]);
 
-/* Exact counts; tied matrices once. */
+/* Returns the exact number of parameters; tied matrices count once. */
 uint64_t pl_model_param_count(const struct pl_model *m);
 uint64_t pl_model_linear_params(const struct pl_model *m); /* decoder linears, no head */
 
-/* Of adapters of rank r on the rows of a mask, in all layers from one on. */
+/* Returns the parameters of adapters of rank r on the rows of a mask, in all layers from `first`
+ * on. */
 uint64_t pl_model_lora_params(const struct pl_model *m, uint32_t mask, uint64_t r,
                               uint64_t first_layer);
 

@@ -44,7 +44,7 @@ static bool exists(const char *path) {
     return stat(path, &st) == 0;
 }
 
-/* What cannot be looked at is neither absent nor a file. */
+/* A path that cannot be looked at is neither absent nor a file. */
 static pl_err look_at(const char *path, bool *there, bool *directory, struct pl_diag *d) {
     struct stat st;
     *there = stat(path, &st) == 0;
@@ -135,7 +135,8 @@ static void add_cache_root(struct pl_text *out) {
     static const struct {
         const char *variable, *below;
     } roots[] = {{"HF_HUB_CACHE", ""},
-                 {"HUGGINGFACE_HUB_CACHE", ""}, /* its name before huggingface_hub 0.14 */
+                 {"HUGGINGFACE_HUB_CACHE", ""}, /* name of the variable before huggingface_hub
+                                                   0.14 */
                  {"HF_HOME", "/hub"},
                  {"XDG_CACHE_HOME", "/huggingface/hub"},
                  {"HOME", "/.cache/huggingface/hub"}};
@@ -176,8 +177,9 @@ static bool read_ref(const char *path, char ref[REF_MAX]) {
 
 enum cached { CACHED_NO, CACHED_YES, CACHED_BROKEN };
 
-/* Where the snapshot of refs/main lies. BROKEN: the repository is there, its config.json is not;
- * `why` then says so. An error is a lack of memory, which must not pass for a cache without it. */
+/* Finds the snapshot of refs/main. BROKEN: the repository is there, its config.json is not; `why`
+ * then says so. An error is a lack of memory, which must not be taken for a cache without the
+ * model. */
 static pl_err find_snapshot(const char *repository, enum cached *out, struct pl_text *dir,
                             struct pl_text *why, struct pl_diag *d) {
     char ref[REF_MAX];

@@ -1,6 +1,7 @@
-/* resolve.h - what a user wrote for a model -> the config.json it means.
+/* resolve.h - finds the config.json of the model that a user named.
  *
- * In: a path or a name.  Out: where the config is, and the weights if they are on this machine.
+ * In: a path or a name.  Out: the path of the config, and of the weights if they are on this
+ * machine.
  * Needs: base, catalogue; the file system and the environment are only read.
  *   R1  the order is: a directory or file, the Hugging Face hub cache, the built-in catalogue
  *   R2  the hub cache is $HF_HUB_CACHE, else $HF_HOME/hub, else huggingface/hub below
@@ -21,21 +22,20 @@ enum pl_model_origin { PL_ORIGIN_PATH, PL_ORIGIN_HUB_CACHE, PL_ORIGIN_CATALOGUE 
 
 struct pl_model_ref {
     enum pl_model_origin origin;
-    char *config;      /* for pl_model_read: a path that may turn out not to exist, or
-                        * "catalogue:NAME" */
+    char *config;      /* for pl_model_read: a path, which may not exist, or "catalogue:NAME" */
     char *weights_dir; /* NULL: the catalogue knows no weights */
 };
 
-/* PL_ERR_MODEL_FILE: `name` reads like the name of a model, and there is none; the message says
- * where it was looked for, the hint which names are near. What reads like a path is returned as
+/* PL_ERR_MODEL_FILE: `name` reads like the name of a model, and there is none; the message lists
+ * where it was looked for, the hint the nearest names. A text that reads like a path is returned as
  * one. notes may be NULL. On failure *out is {0}. */
 pl_err pl_model_resolve(const char *name, struct pl_model_ref *out, struct pl_text *notes,
                         struct pl_diag *d);
-/* MODEL_WEIGHTS: the weights of `name` are not on this machine; the hint is the command that
- * fetches them. */
+/* Records MODEL_WEIGHTS: the weights of `name` are not on this machine; the hint is the command
+ * that fetches them. */
 pl_err pl_model_not_here(const char *name, struct pl_diag *d);
-/* "`hf download ID` fetches the model ..." for a name of the catalogue or an id of the hub; nothing
- * for what reads like a path. */
+/* Appends "`hf download ID` fetches the model ..." for a name of the catalogue or an id of the hub;
+ * nothing for a text that reads like a path. */
 void pl_model_add_fetching(const char *name, struct pl_text *out);
 void pl_model_ref_finish(struct pl_model_ref *ref); /* leaves {0} */
 

@@ -218,7 +218,8 @@ static pl_err moved_real(const struct pl_hf *r, const struct pl_hf *top, const c
     return pl_hf_real_or(pl_hf_absent(r, key) ? top : r, key, low, high, out);
 }
 
-/* Of layers with a window, which are never stretched: a base of their own. */
+/* Reads the rope of layers with a window, which are never stretched and have a base of their
+ * own. */
 static pl_err read_local(const struct pl_hf *h, const struct pl_family_row *f, struct pl_model *m) {
     struct pl_hf r = *h;
     struct pl_rope *local = &m->rope[m->n_ropes++];

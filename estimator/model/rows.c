@@ -113,8 +113,8 @@ void pl_model_slot(const struct pl_model *m, enum pl_slot s, struct pl_slot_shap
     };
 }
 
-/* In the order of a transformers state dict; columns are the slot's. Phi-3 stores the fused
- * matrices themselves; everyone else their parts. Gemma calls another norm
+/* Rows are in the order of a transformers state dict; columns are the slot's. Phi-3 stores the
+ * fused matrices themselves; the other families store their parts. Gemma calls another norm
  * post_attention_layernorm. */
 static const struct {
     enum pl_slot slot;

@@ -111,7 +111,7 @@ static pl_err expression_matches(struct finder *f, enum pl_target_field field, c
     return refuse_expression(f, field, pattern, &why);
 }
 
-/* How an entry of a list means a module: by its whole path, or by the end of it after a dot. */
+/* How an entry of a list names a module: by its whole path, or by the end of it after a dot. */
 enum fit { FIT_NONE, FIT_END, FIT_WHOLE };
 
 static enum fit fit_path(const char *name, const char *path) {
@@ -356,7 +356,8 @@ static pl_err find_spelled(struct finder *f, struct pl_targets *out) {
 
 pl_err pl_targets_find(const struct pl_model *m, const struct pl_target_choice *c,
                        struct pl_targets *out, enum pl_target_field *wrong, struct pl_diag *d) {
-    struct pl_diag first = {0}; /* of the plain spelling, which another one may make up for */
+    struct pl_diag first = {0}; /* failure of the plain spelling, which another spelling may
+                                   replace */
     struct finder f = {.m = m, .c = c, .d = c->of_file ? &first : d};
     memset(out, 0, sizeof *out); /* padding too: shapes are compared byte by byte */
     f.n_rows = pl_model_modules(m, f.rows);

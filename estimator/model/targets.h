@@ -1,12 +1,12 @@
-/* targets.h - which modules of a model carry an adapter, and which are trained whole beside it, as
- * PEFT decides it.
+/* targets.h - the modules of a model that have an adapter, and those that are trained whole, as
+ * PEFT decides.
  *
  * In: what a job or an adapter_config.json says.  Out: rows of the model, layer by layer.
  *   V1  a module is named by its path, `model.layers.3.self_attn.q_proj`: an expression matches
  *       all of it, an entry of a list is all of it or its end after a dot
  *   V2  an entry that names no module of this model is an error, but for one of an adapter on disk,
  *       where PEFT wrote down what it was given; that nothing is named always is
- *   V3  the embedding and the head alone are trained whole; what is has no adapter
+ *   V3  only the embedding and the head may be trained whole, and then have no adapter
  *   V4  an adapter on disk may have been trained on a multimodal model, whose paths hold
  *       `language_model`: names and expressions that fit no plain path are tried on those
  * Use: pl_targets_find(&model, &choice, &targets, &d). */
@@ -23,13 +23,13 @@ struct pl_target_names {
     uint32_t n;
 };
 struct pl_target_choice {
-    struct pl_target_names modules;  /* PEFT: target_modules; `all-linear`: the decoder's */
+    struct pl_target_names modules;  /* PEFT's target_modules; `all-linear`: those of the decoder */
     struct pl_target_names excluded; /* exclude_modules */
     struct pl_target_names lists;    /* layers_pattern: expressions for the name of the layers */
-    struct pl_target_names whole;    /* modules_to_save: names alone */
-    bool some_layers;                /* layers_to_transform is given: */
-    uint64_t layers[PL_LAYER_WORDS]; /* a bit each */
-    bool of_file;                    /* V2 */
+    struct pl_target_names whole;    /* modules_to_save: names only */
+    bool some_layers;                /* layers_to_transform is given: `layers` counts */
+    uint64_t layers[PL_LAYER_WORDS]; /* one bit a layer */
+    bool of_file;                    /* the choice comes from an adapter on disk (V2) */
 };
 static inline void pl_target_choose_layer(struct pl_target_choice *c, uint64_t layer) {
     c->layers[layer / 64] |= UINT64_C(1) << layer % 64;
@@ -38,7 +38,7 @@ static inline bool pl_target_has_layer(const struct pl_target_choice *c, uint64_
     return !c->some_layers || (c->layers[layer / 64] >> layer % 64 & 1);
 }
 
-/* Which field of the choice an error is about. */
+/* The field of the choice that an error is about. */
 enum pl_target_field {
     PL_TARGET_MODULES,
     PL_TARGET_EXCLUDED,
@@ -47,23 +47,24 @@ enum pl_target_field {
     PL_TARGET_WHOLE,
 };
 
-/* Masks over pl_model_modules(). */
+/* Results, as masks over pl_model_modules(). */
 struct pl_targets {
     uint32_t whole;                       /* trained as they are */
     uint32_t once;                        /* with an adapter, outside the layers */
     uint32_t rows;                        /* with an adapter in some layer */
-    uint32_t absent[PL_MODEL_MAX_LAYERS]; /* of these, the ones without one in a layer */
+    uint32_t absent[PL_MODEL_MAX_LAYERS]; /* a subset of `rows`: those without an adapter in a
+                                             layer */
 };
 static inline uint32_t pl_targets_of_layer(const struct pl_targets *t, uint64_t layer) {
     return t->rows & ~t->absent[layer];
 }
 
-/* PL_ERR_CONFIG_RANGE or _CONFLICT: *wrong (nullable) says which field. */
+/* PL_ERR_CONFIG_RANGE or _CONFLICT: *wrong (nullable) holds the field. */
 pl_err pl_targets_find(const struct pl_model *m, const struct pl_target_choice *c,
                        struct pl_targets *out, enum pl_target_field *wrong, struct pl_diag *d);
-/* A text that can only be meant as a regular expression: it holds what no path does. */
+/* True if a text can only be a regular expression: it has characters that no path has. */
 bool pl_target_is_pattern(const char *name);
-/* The path of the module that holds a row: "model.layers.3.self_attn.q_proj". */
+/* Writes the path of the module that holds a row: "model.layers.3.self_attn.q_proj". */
 void pl_target_path(const struct pl_param_row *row, uint64_t layer, char buf[128]);
 
 #endif

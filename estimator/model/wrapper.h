@@ -1,7 +1,7 @@
 /* wrapper.h - the language model inside a multimodal model's config.json.
  *
- * In: the text of a config.json.  Out: the text of its language model's alone, as a model of its
- * own would have it.  Needs: base, jansson. */
+ * In: the text of a config.json.  Out: the config.json of its language model alone.  Needs: base,
+ * jansson. */
 #ifndef PL_ESTIMATOR_MODEL_WRAPPER_H
 #define PL_ESTIMATOR_MODEL_WRAPPER_H
 
@@ -9,9 +9,9 @@
 
 #include <stdint.h>
 
-/* Replaces *text, malloc'd and with a NUL after its *bytes bytes, by the config.json of the
- * language model where it is that of a known wrapper. Leaves any other text as it is, and one of
- * more values than most_weight (json_tree.h), which pl_model_parse() refuses. HOST_OOM. */
+/* If the text is the config.json of a known wrapper, replaces *text (malloc'd, with a NUL after its
+ * *bytes bytes) by that of the language model. Leaves any other text unchanged, also one of more
+ * values than most_weight (json_tree.h), which pl_model_parse() refuses. HOST_OOM. */
 pl_err pl_model_unwrap(char **text, uint64_t *bytes, uint64_t most_weight, struct pl_diag *d);
 
 #endif

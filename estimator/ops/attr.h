@@ -1,4 +1,4 @@
-/* attr.h - what one operation of a step program is told besides its operands.
+/* attr.h - the attributes of an operation: its parameters besides operands.
  *
  * Plain numbers: the same for the planner, which sizes scratch by them, and for the kernels of
  * every back-end.  Needs: quant_layout.h. */
@@ -10,22 +10,22 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The most pairs of a head that a rope turns. */
+/* The most pairs of a head that a rope can turn. */
 #define PL_ROPE_MAX_PAIRS 256
 
 /* The size of struct pl_facts (call.h) in words of 8 bytes. */
 #define PL_FACTS_WORDS 6
 
-/* How a gradient is written. FIRST_WRITES: the op is the first of its micro-batch to touch it, so
+/* How a gradient is written. FIRST_WRITES: the op is the first of its micro-batch to write it, so
  * it overwrites in the first micro-batch of a step and adds in later ones. */
 enum pl_accumulate { PL_ACC_WRITE, PL_ACC_ADD, PL_ACC_FIRST_WRITES };
 
-/* Where starting values come from. */
+/* The kind of starting values. */
 enum pl_start { PL_START_CONSTANT, PL_START_NORMAL, PL_START_UNIFORM };
 
 struct pl_attr {
     float alpha;                       /* products */
-    enum pl_accumulate accumulate : 8; /* of the output */
+    enum pl_accumulate accumulate : 8; /* how the output is written */
     bool add_dx : 1;                   /* RMSNORM_BWD */
     bool inverse : 1;                  /* ROPE */
     bool unit_offset : 1;              /* norms: weights are 1 + w */
@@ -40,20 +40,22 @@ struct pl_attr {
     uint32_t window;                   /* attention; 0 = all */
     uint32_t long_from;                /* ROPE: sequences longer than this use table2 */
     uint32_t context;                  /* KV_APPEND, ATTENTION_CACHED: cache rows of a sequence */
-    uint32_t columns; /* DEQUANT4: of the matrix that w has some columns of; 0: w has them all */
+    uint32_t columns; /* DEQUANT4: columns of the whole matrix if w is a window of them; 0: w has
+                         all columns */
     float eps;                         /* norms */
-    float scale;                       /* attention, of scores; EMBED*, of rows, 0 = none */
-    float dropout;                     /* p */
-    uint32_t site;  /* dropout site, stochastic-rounding stream: unique per use; kind of START */
+    float scale;                       /* attention: factor of scores; EMBED*: factor of rows, 0 =
+                                          none */
+    float dropout;                     /* probability */
+    uint32_t site;  /* dropout site, stochastic-rounding stream: unique per use; START: its kind */
     float max_norm; /* CLIP_SCALE */
-    uint64_t first_element; /* updates of windows, FOLD, DROPOUT*: where in the tensor one begins;
-                             * DEQUANT4: where in the codes w begins */
-    uint64_t stream; /* START, QUANT4: of random values, with the seed and site */
+    uint64_t first_element; /* updates of windows, FOLD, DROPOUT*: the element at which the window
+                             * begins; DEQUANT4: the element of the codes at which w begins */
+    uint64_t stream; /* START, QUANT4: stream of random values, with the seed and site */
     double spread;   /* START, QUANT4: the constant, the standard deviation, or half the width */
     float offset;    /* NEST4 */
     uint32_t ranks, block_rows; /* SPREAD, SHARE, FETCH, SQUARE_SUM: shard.h; rows 0: one block */
     uint32_t piece_row0, piece_rows; /* SPREAD; rows 0: all */
-    uint32_t rank;                   /* FOLD: whose part stands alone */
+    uint32_t rank;                   /* FOLD: the rank whose part is a tensor of its own */
     int64_t padding_idx; /* EMBED_BWD: the id whose row gets no gradient; -1 = none */
 };
 

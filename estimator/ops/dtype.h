@@ -23,7 +23,8 @@ enum pl_dtype {
 uint64_t pl_dtype_bytes(enum pl_dtype t);
 const char *pl_dtype_name(enum pl_dtype t);
 const char *pl_dtype_file_name(enum pl_dtype t);
-/* The nearest number that BF16 holds, to even between two; x itself of any other type. Finite x. */
+/* Returns the nearest number that BF16 holds, to even between two, or x itself for any other type.
+ * x is finite. */
 float pl_dtype_round(enum pl_dtype t, float x);
 
 #endif

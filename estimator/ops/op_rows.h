@@ -1,6 +1,8 @@
-/* op_rows.h - the ops of a step program: all that is to be known of each, in one place.
+/* op_rows.h - the ops of a step program: all facts about each, in one place.
  *
- * Everything else that is said of an op follows from its row: the enums of ops.h, the checks of
+ * Everything else follows from the row of an op/ s/RUNS: ALONE; TOGETHER, where a back-end may run
+ * neighbours as one;/RUNS: ALONE; TOGETHER, if a back-end may run neighbours as one;: the enums of
+ * ops.h, the checks of
  * plan/check.c, costs, scratch, the tables of kernels, docs/operations.md. The includer defines
  * those of these macros that it wants; the others are empty, and none is left afterwards.
  *
@@ -39,7 +41,7 @@
 #define PL_GRADIENT(KIND, BY)
 #endif
 
-/* A row reads as a table. */
+/* Rows are laid out as a table. */
 /* clang-format off */
 
 PL_OP(EMBED, embed, ROWS, ALONE, "x[i] = W[ids[i]], times attr.scale where that is not 0",
@@ -420,8 +422,8 @@ PL_OP(FOLD, fold, ROWS, ALONE,
       PL_IN(FOLD, OWN, "own", REAL, OPTIONAL, O, K),
       PL_OUT(FOLD, G, "g", REAL, IN_PLACE, O, K))
 
-/* No part of a plan: what the next three read and write are job tensors and staging, and the
- * checkpoint room calls them. */
+/* START and STAGE_* are in no plan: they read and write job tensors and staging, and
+ * runtime/checkpoint calls them. */
 PL_OP(START, start, ROWS, ALONE,
       "w = starting values: attr.spread, or element i random by (seed, attr.site, attr.stream, i), "
       "normal with that deviation or uniform within +-attr.spread; w begins with the element "
@@ -453,7 +455,7 @@ PL_OP(STAGE_OUT, stage_out, ROWS, NO_KERNEL, "the same of files that are written
       PL_IN(STAGE_OUT, STAGING, "staging", ANY, NEEDED, ANY, ANY),
       /* no output */)
 
-#ifdef PL_OP_ROWS_OF_A_TEST /* that proves what a row is enough for */
+#ifdef PL_OP_ROWS_OF_A_TEST /* a test proves with these that a row is enough */
 #include PL_OP_ROWS_OF_A_TEST
 #endif
 /* clang-format on */

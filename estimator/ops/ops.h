@@ -1,7 +1,7 @@
-/* ops.h - the op kinds of a step program, their operands by name, and what is to be known of them.
+/* ops.h - the op kinds of a step program, their operands by name, and their rows at run time.
  *
- * In: op_rows.h, where every op has its row.  Out: enum pl_op_kind; the place of each operand,
- * PL_LINEAR_W among the inputs of a LINEAR, PL_LINEAR_OUT_Y among its outputs; the rows at run
+ * In: op_rows.h, where every op has its row.  Out: enum pl_op_kind; the index of each operand,
+ * PL_LINEAR_W in the inputs of a LINEAR, PL_LINEAR_OUT_Y in its outputs; the rows at run
  * time.  Needs: dtype.h. */
 #ifndef PL_ESTIMATOR_OPS_OPS_H
 #define PL_ESTIMATOR_OPS_OPS_H
@@ -13,7 +13,7 @@
 
 #define PL_OP_MAX_IN  8
 #define PL_OP_MAX_OUT 6
-/* The most states of an update: four of its inputs are none. */
+/* The most states of an update: four of its inputs are other operands. */
 #define PL_STATES_MAX 4
 
 enum pl_op_kind {
@@ -22,7 +22,8 @@ enum pl_op_kind {
     PL_OP_COUNT
 };
 
-/* PL_LINEAR_X = 0 and so on, PL_LINEAR_N_IN of them; PL_LINEAR_OUT_Y = 0, PL_LINEAR_N_OUT. */
+/* Indices of operands: PL_LINEAR_X = 0 and so on, PL_LINEAR_N_IN of them; PL_LINEAR_OUT_Y = 0,
+ * PL_LINEAR_N_OUT. */
 enum pl_op_place {
 #define PL_IN(KIND, ID, name, TYPE, USE, ROWS, COLS)  PL_##KIND##_##ID,
 #define PL_OUT(KIND, ID, name, TYPE, USE, ROWS, COLS) PL_##KIND##_OUT_##ID,
@@ -32,7 +33,7 @@ enum pl_op_place {
 #include "estimator/ops/op_rows.h"
 };
 
-/* Classes of ops by what limits them. X(CLASS, "name") */
+/* Classes of ops by what limits their speed. X(CLASS, "name") */
 #define PL_COST_MAP(X)                                                                             \
     X(ROWS, "row-wise") /* norms, activations, the loss: bound by memory */                        \
     X(PRODUCT, "products")                                                                         \
@@ -41,7 +42,7 @@ enum pl_op_place {
     X(UPDATE, "update") /* norm of the gradients, optimizer */                                     \
     X(RANKS, "ranks")   /* between the devices of a job */                                         \
     X(COPY, "copies")   /* between host memory and the device's */                                 \
-    X(HOST, "host")     /* what the host's processor computes for a GPU; of no row */
+    X(HOST, "host")     /* work of the host's processor for a GPU; no row has this class */
 
 enum pl_cost {
 #define X(c, name) PL_COST_##c,
@@ -50,10 +51,10 @@ enum pl_cost {
         PL_COST_COUNT
 };
 
-/* How an op runs on a back-end: one call each; neighbours of one kind as one where the back-end
+/* How an op runs on a back-end: one call each; neighbours of one kind as one call, if the back-end
  * can; not at all. */
 enum pl_op_runs { PL_RUNS_ALONE, PL_RUNS_TOGETHER, PL_RUNS_NO_KERNEL };
-/* Of the token of a row: the text, or nothing. */
+/* Expands to the text or to nothing, by the token RUNS of a row. */
 #define PL_WITH_KERNEL_ALONE(...)    __VA_ARGS__
 #define PL_WITH_KERNEL_TOGETHER(...) __VA_ARGS__
 #define PL_WITH_KERNEL_NO_KERNEL(...)
@@ -61,7 +62,7 @@ enum pl_op_runs { PL_RUNS_ALONE, PL_RUNS_TOGETHER, PL_RUNS_NO_KERNEL };
 #define PL_WITH_GROUP_TOGETHER(...) __VA_ARGS__
 #define PL_WITH_GROUP_NO_KERNEL(...)
 
-/* What an operand may be stored as. X(TYPE, types as bits, "in a shape") */
+/* Element types that an operand may be stored in. X(TYPE, types as bits, "in a shape") */
 #define PL_OPERAND_TYPE_MAP(X)                                                                     \
     X(FLOAT, 1u << PL_DTYPE_F32 | 1u << PL_DTYPE_BF16, "")                                         \
     X(F32, 1u << PL_DTYPE_F32, "f32")                                                              \
@@ -81,9 +82,8 @@ enum pl_operand_type {
 };
 
 /* OPTIONAL: may be absent, and so may every MAYBE. IN_PLACE: an input that is also the output of
- * the same name. MAYBE_IN_PLACE: an input with the name of a NEEDED output; it is there where the
- * op adds to what the output holds. SCRATCH: of pl_op_workspace_bytes() bytes, absent where that is
- * 0. */
+ * the same name. MAYBE_IN_PLACE: an input with the name of a NEEDED output; it is present if the op
+ * adds to the output. SCRATCH: has pl_op_workspace_bytes() bytes, and is absent if that is 0. */
 enum pl_operand_use {
     PL_USE_NEEDED,
     PL_USE_OPTIONAL,
@@ -92,9 +92,9 @@ enum pl_operand_use {
     PL_USE_SCRATCH
 };
 
-/* Dimensions. A letter is one number within an op, wherever it stands, and another one in another
- * op; the others follow from a letter: base * times / per, rounded up, + plus. ELEMENTS is O*K.
- * X(DIM, "in a shape", base, times, per, plus) */
+/* Dimensions. A letter is one number within an op, wherever it stands, and may be another one in
+ * another op; the others follow from a letter: base * times / per, rounded up, + plus. ELEMENTS is
+ * O*K. X(DIM, "in a shape", base, times, per, plus) */
 #define PL_DIM_MAP(X)                                                                              \
     X(ANY, "..", ANY, 1, 1, 0)                                                                     \
     X(ONE, "1", ANY, 0, 1, 1)                                                                      \
@@ -104,8 +104,8 @@ enum pl_operand_use {
     X(B, "B", B, 1, 1, 0) /* sequences */                                                          \
     X(C, "C", C, 1, 1, 0) /* hidden */                                                             \
     X(V, "V", V, 1, 1, 0) /* vocabulary */                                                         \
-    X(O, "O", O, 1, 1, 0) /* rows of a matrix: what comes out of it */                             \
-    X(K, "K", K, 1, 1, 0) /* columns of a matrix: what goes into it */                             \
+    X(O, "O", O, 1, 1, 0) /* rows of a matrix: size of its output */                             \
+    X(K, "K", K, 1, 1, 0) /* columns of a matrix: size of its input */                             \
     X(F, "F", F, 1, 1, 0) /* inner size of the MLP */                                              \
     X(H, "H", H, 1, 1, 0) /* query heads */                                                        \
     X(D, "D", D, 1, 1, 0) /* size of a head */                                                     \
@@ -142,16 +142,17 @@ struct pl_op_row {
     enum pl_cost cost;
     enum pl_op_runs runs;
     uint8_t n_in, n_out;
-    struct pl_operand_row in[PL_OP_MAX_IN + 1], out[PL_OP_MAX_OUT + 1]; /* name NULL: the end */
+    struct pl_operand_row in[PL_OP_MAX_IN + 1], out[PL_OP_MAX_OUT + 1]; /* a name NULL ends the
+                                                                           list */
 };
 extern const struct pl_op_row pl_op_rows[]; /* [PL_OP_COUNT] */
 static inline const char *pl_op_name(enum pl_op_kind k) {
     return pl_op_rows[k].name;
 }
 
-/* The first op of the gradient of an op; PL_OP_COUNT where it has none. */
+/* Returns the first op of the gradient of an op; PL_OP_COUNT if it has none. */
 enum pl_op_kind pl_op_gradient(enum pl_op_kind of);
-/* Whether `kind` is among the ops of the gradient of `of`. */
+/* True if `kind` is one of the ops of the gradient of `of`. */
 bool pl_op_is_gradient(enum pl_op_kind kind, enum pl_op_kind of);
 
 static inline bool pl_operand_may_be_absent(const struct pl_operand_row *o) {
@@ -160,19 +161,20 @@ static inline bool pl_operand_may_be_absent(const struct pl_operand_row *o) {
 static inline bool pl_operand_in_place(const struct pl_operand_row *o) {
     return o->use == PL_USE_IN_PLACE || o->use == PL_USE_MAYBE_IN_PLACE;
 }
-/* Whether a tensor of type t may be such an operand. */
+/* True if a tensor of type t may be such an operand. */
 bool pl_operand_takes(const struct pl_operand_row *o, enum pl_dtype t);
 
 struct pl_text;
-/* "W[O,K]", "rstd[N]f32", "bias?[O]", "x[N,C]!": as the reference of operations writes them. */
+/* Appends "W[O,K]", "rstd[N]f32", "bias?[O]" or "x[N,C]!", as the reference of operations writes
+ * operands. */
 void pl_operand_describe(const struct pl_operand_row *o, struct pl_text *out);
 
-/* Sizes that the letters of a row have in one op. */
+/* The sizes of a row's letters in one op. */
 struct pl_dims {
     uint64_t of[PL_DIM_COUNT]; /* 0 = not known yet */
 };
-/* Whether rows x cols may be the shape of this operand; learns the letters that it shows. Call for
- * operands whose dimensions are letters before those that follow from them. */
+/* True if rows x cols may be the shape of this operand; records the sizes of its letters. Operands
+ * whose dimensions are letters are checked before those that follow from them. */
 bool pl_dims_fit(struct pl_dims *dims, const struct pl_operand_row *o, uint64_t rows,
                  uint64_t cols);
 

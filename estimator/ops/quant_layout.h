@@ -15,8 +15,8 @@ enum pl_quant { PL_QUANT_NF4, PL_QUANT_FP4, PL_QUANT_COUNT };
 #define PL_QUANT_BLOCK  64   /* weights that share an absmax */
 #define PL_QUANT_NEST   256  /* absmax that share an absmax of their own */
 #define PL_QUANT_GROUP  (PL_QUANT_BLOCK * PL_QUANT_NEST) /* weights under one nested absmax */
-/* Staging for one group on its way: its values as in the file and in fp32, what they become, and
- * room to align the parts. */
+/* Staging for one group in transit: its values as in the file and in fp32, the codes, and room to
+ * align the parts. */
 #define PL_QUANT_STAGING (144 << 10)
 #define PL_STATE8_BLOCK 256
 #define PL_STATE8_MIN   4096

@@ -1,4 +1,4 @@
-/* shard_rows.h - which rows of a matrix are whose, where ranks hold parts of it.
+/* shard_rows.h - the rows of a matrix that each rank holds.
  *
  * A matrix is cut into at most PL_SHARD_BLOCKS blocks of whole rows, which do not depend on how
  * many ranks there are, and each rank has a run of blocks. Sums over a matrix are made block by
@@ -18,7 +18,7 @@ struct pl_shard {
     uint64_t row0, rows;
 };
 
-/* Rows of a block of a matrix. */
+/* Returns the rows of a block of a matrix. */
 static inline uint64_t pl_shard_block(uint64_t rows, uint64_t cols) {
     uint64_t least = PL_SHARD_ALIGN;
     while (least > 1 && cols % 2 == 0) { /* PL_SHARD_ALIGN is a power of two */
@@ -28,13 +28,13 @@ static inline uint64_t pl_shard_block(uint64_t rows, uint64_t cols) {
     return pl_u64_div_up(pl_u64_max(pl_u64_div_up(rows, PL_SHARD_BLOCKS), 1), least) * least;
 }
 
-/* Blocks that come before those of `rank`. */
+/* Returns the number of blocks before those of `rank`. */
 static inline uint64_t pl_shard_first_block(uint64_t rows, uint64_t block, uint32_t ranks,
                                             uint32_t rank) {
     return pl_u64_div_up(rows, block) * rank / ranks;
 }
 
-/* Rows [row0, row0+rows) of a range, or as many of them as there are. */
+/* Returns rows [row0, row0+rows) of a range, limited to its end. */
 static inline struct pl_shard pl_shard_piece(struct pl_shard s, uint64_t row0, uint64_t rows) {
     const uint64_t skipped = pl_u64_min(row0, s.rows);
     return (struct pl_shard){s.row0 + skipped, pl_u64_min(rows, s.rows - skipped)};

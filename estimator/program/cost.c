@@ -1,9 +1,9 @@
 /* cost.c - the roofline of a step. */
 #include "estimator/program/cost.h"
 
-/* On a CPU these ops compute more than they move: exponentials, codes of 4 and 8 bits, sums in
- * fp64, rows picked one by one. From `train --profile` (GB/s of a kind) in fp32 on 2 cores of a
- * Xeon with AVX-512, models of 1 M to 135 M parameters, against the 40 GB/s of ADAMW. */
+/* These ops compute more than they move on a CPU: exponentials, codes of 4 and 8 bits, sums in
+ * fp64, rows picked one by one. Source: `train --profile` (GB/s of a kind) in fp32 on 2 cores of a
+ * Xeon with AVX-512, models of 1 M to 135 M parameters, compared with the 40 GB/s of ADAMW. */
 static const double cpu_traffic[PL_OP_COUNT] = {
 #define PL_TRAFFIC(KIND, factor) [PL_OP_##KIND] = factor,
 #include "estimator/ops/op_rows.h"
@@ -92,8 +92,8 @@ static double operand_bytes(const struct pl_program *p, const struct pl_operand 
     return sum;
 }
 
-/* Of the table, a row per token is read, or read and written. The gradient of a table that no other
- * op writes is cleared first. */
+/* One row of the table per token is read, or read and written. The gradient of a table that no
+ * other op writes is cleared first. */
 static double embed_bytes(const struct pl_program *p, const struct pl_op *op,
                           const struct pl_load *load) {
     const bool backward = op->kind == PL_OP_EMBED_BWD;
@@ -150,7 +150,7 @@ double pl_op_flops(const struct pl_program *p, const struct pl_op *op, const str
     return arithmetic[op->kind].factor * size * arithmetic[op->kind].rule(p, op, load);
 }
 
-/* Of codes and scales those of the elements that are written. */
+/* Codes and scales count for the elements that are written. */
 static double dequant4_bytes(const struct pl_program *p, const struct pl_op *op,
                              const struct pl_load *load) {
     const struct pl_operand *w = &op->out[PL_DEQUANT4_OUT_W];
@@ -180,7 +180,7 @@ static double larger(double a, double b) {
     return a > b ? a : b;
 }
 
-/* By what factor the arithmetic of attention takes longer than its FLOPs say. */
+/* Returns by what factor the arithmetic of attention takes longer than its FLOPs say. */
 static double attention_excess(const struct pl_op *op, const struct pl_speed *s,
                                const struct pl_load *load) {
     const double span = span_of(op, load), columns = op->attr.head_dim;
@@ -227,7 +227,8 @@ double pl_program_step_seconds(const struct pl_program *p, const struct pl_speed
     return sum;
 }
 
-/* What a level of recomputation adds: made again, or moved to host memory and back. */
+/* True for ops that a level of recomputation adds: they compute again, or copy to host memory and
+ * back. */
 static bool is_of_level(const struct pl_program *p, const struct pl_op *op) {
     return op->recompute || (pl_op_cost(op) == PL_COST_COPY &&
                              p->tensors[op->in[0].id].category == PL_CATEGORY_ACTIVATIONS);

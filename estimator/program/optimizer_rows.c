@@ -28,7 +28,7 @@ static const struct pl_optimizer rows[] = {
 #define N_ROWS (sizeof rows / sizeof *rows)
 _Static_assert(N_ROWS <= PL_OPTIMIZERS_MAX, "room for every row");
 
-/* Of the operands w, g, clip and the master are no states; a state in blocks has its scales too. */
+/* The operands w, g, clip and the master are not states; a state in blocks has its scales too. */
 #define OPERANDS_OF_F32    1
 #define OPERANDS_OF_CODES8 2
 #define STATE(name, form)  +OPERANDS_OF_##form

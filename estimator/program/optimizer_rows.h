@@ -1,5 +1,5 @@
 /* optimizer_rows.h - the rows of estimator/config/optimizers.h as data: the op of each optimizer,
- * and what it keeps for each parameter.
+ * and its states.
  *
  * In: PL_OPTIMIZER_*.  Out: its row.  Needs: ops.h, dtype.h.
  *   M1  the states of a tensor have its shape; those in blocks are flat runs of each of its parts
@@ -13,33 +13,34 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How a state is stored. */
+/* The storage of a state. */
 struct pl_state_form {
     enum pl_dtype dtype;
     uint32_t block;        /* elements that share a scale; 0 = there are no scales */
-    uint64_t least;        /* elements of a part; what has fewer keeps fp32 */
+    uint64_t least;        /* the least elements of a part in this form; smaller parts keep fp32 */
     bool exact_vocabulary; /* the embedding and the head keep fp32 */
 };
 
 struct pl_state {
-    const char *name, *scales; /* in files after the tensor's, its scales too */
+    const char *name, *scales; /* suffixes in files after the tensor's name, for the state and its
+                                  scales */
     const struct pl_state_form *form;
 };
 
-/* The name of an fp32 master of bf16 weights there, whatever the optimizer. */
+/* The suffix of an fp32 master of bf16 weights in files, whatever the optimizer. */
 #define PL_MASTER_NAME "master"
 
 struct pl_optimizer {
-    const char *name; /* in configurations */
+    const char *name; /* name in configurations */
     enum pl_op_kind op;
     uint32_t lighter;                          /* PL_OPTIMIZER_* */
-    struct pl_state states[PL_STATES_MAX + 1]; /* ended by a name NULL */
+    struct pl_state states[PL_STATES_MAX + 1]; /* the list ends with a name NULL */
 };
 
 const struct pl_optimizer *pl_optimizer_table(uint32_t *n);
 const struct pl_optimizer *pl_optimizer_row(uint32_t optimizer);
 
-/* Whether any state is in blocks: each part of a tensor then has states of its own. */
+/* True if any state is in blocks: each part of a tensor then has states of its own. */
 bool pl_optimizer_is_in_blocks(uint32_t optimizer);
 
 #endif

@@ -8,11 +8,11 @@
 
 #include <string.h>
 
-struct cut { /* of the rows of a micro-batch */
+struct cut { /* chunks of the rows of a micro-batch */
     uint64_t chunk, chunks;
 };
 
-struct sizes { /* what a batch and a chunk decide */
+struct sizes { /* the sizes that a batch and a chunk decide */
     uint64_t tokens, seqs;
     struct cut loss, mlp;
 };
@@ -36,7 +36,7 @@ static bool same_but_for_sizes(const struct pl_job_shape *a, const struct pl_job
     return memcmp(&x, b, sizeof x) == 0; /* no byte of a shape is left to chance */
 }
 
-/* Both leave chunks out, or have the same number of them. */
+/* True if both leave chunks out, or have the same number of them. */
 static bool same_pieces(const struct cut *from, const struct cut *to) {
     return from->chunks == to->chunks ||
            (from->chunks > 2 * PL_BRIEF_ENDS && to->chunks > 2 * PL_BRIEF_ENDS);
@@ -46,7 +46,7 @@ static bool same_ops(const struct sizes *from, const struct sizes *to) {
     return same_pieces(&from->loss, &to->loss) && same_pieces(&from->mlp, &to->mlp);
 }
 
-/* Those of the loss cut target rows, those of the MLP tokens. */
+/* Returns the chunks that split rows of a kind: target rows for the loss, tokens for the MLP. */
 static const struct cut *cut_by(const struct sizes *s, enum pl_rows rows) {
     return rows == PL_ROWS_TARGETS ? &s->loss : &s->mlp;
 }
@@ -127,7 +127,8 @@ static bool resize_scratch(struct pl_program *p, const struct pl_op *op) {
     return t->bytes > 0;
 }
 
-/* Which ops have none because they need no byte of it; others write nothing that would need it. */
+/* Returns a digest of the ops without scratch: some need no byte of it, and others never have a
+ * workspace. */
 static uint64_t ops_without_scratch(const struct pl_program *p) {
     struct pl_digest h;
     pl_digest_init(&h, 0);
@@ -140,7 +141,8 @@ static uint64_t ops_without_scratch(const struct pl_program *p) {
     return pl_digest_value(&h);
 }
 
-/* Which chunks an op is repeated for: layers have MLPs, and the loss is in none. */
+/* Returns the chunks for which an op is repeated: those of the MLP in layers, those of the loss
+ * outside. */
 static const struct cut *chunks_around(const struct pl_op *op, const struct sizes *s) {
     return op->layer == PL_NONE ? &s->loss : &s->mlp;
 }

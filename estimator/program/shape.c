@@ -194,7 +194,7 @@ static pl_err find_targets(const struct pl_job *job, const struct pl_model *m,
     return err;
 }
 
-/* Whether a mask over pl_model_modules() has a row of the slot. */
+/* True if a mask over pl_model_modules() has a row of the slot. */
 static bool has_slot(const struct pl_model *m, uint32_t mask, enum pl_slot slot) {
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
     if (!mask) return false;

@@ -24,8 +24,8 @@ static uint64_t rows_of_rank(const struct pl_op *op, uint64_t rows, uint32_t ran
     return a->piece_rows ? pl_shard_piece(all, a->piece_row0, a->piece_rows).rows : all.rows;
 }
 
-/* In rows. What is a rank's own goes to, or comes from, each of the others; what is theirs passes
- * once. */
+/* Counts in rows. A rank's own rows go to, or come from, each of the others; rows of the others
+ * pass once. */
 struct pl_op_traffic pl_op_traffic(const struct pl_program *p, const struct pl_op *op) {
     const struct pl_operand *whole = whole_of(op);
     const uint32_t ranks = op->attr.ranks;

@@ -12,14 +12,14 @@
 
 #define PL_ATTENTION_PAD 16 /* columns of a packed head: one 512-bit vector of fp32 */
 
-/* Rows of a norm or a loss that make one partial sum, whatever the number of threads. */
+/* Rows of a norm or a loss that form one partial sum, whatever the number of threads. */
 #define PL_PARTIAL_ROWS 64
 
 static inline uint64_t pl_attention_padded(uint64_t head_dim) {
     return pl_u64_round_up(head_dim, PL_ATTENTION_PAD);
 }
 
-/* delta[N,H] of the backward pass. */
+/* Returns the floats of delta[N,H] in the backward pass. */
 static inline uint64_t pl_attention_delta_floats(uint64_t tokens, uint64_t heads) {
     return pl_u64_round_up(tokens * heads, PL_ATTENTION_PAD);
 }

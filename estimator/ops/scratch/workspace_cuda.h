@@ -11,14 +11,14 @@
 extern "C" {
 #endif
 
-#define PL_WS_CUDA_ALIGN  256 /* bytes; of every part of a workspace */
-#define PL_CUDA_BIAS_ROWS 128 /* rows of dy that make one partial sum of BIAS_GRAD */
+#define PL_WS_CUDA_ALIGN  256 /* bytes; alignment of every part of a workspace */
+#define PL_CUDA_BIAS_ROWS 128 /* rows of dy that form one partial sum of BIAS_GRAD */
 
-/* Whether input i (0 or 1) of the product is multiplied as a bf16 copy. */
+/* True if input i (0 or 1) of the product is multiplied as a bf16 copy. */
 bool pl_ws_cuda_narrows(const struct pl_product_matrix m[3], uint32_t i);
-/* Bytes of the copies of the first n inputs; n = i is also where copy i begins. */
+/* Returns the bytes of the copies of the first n inputs; with n = i, the offset of copy i. */
 uint64_t pl_ws_cuda_narrowed(const struct pl_product_matrix m[3], uint32_t n);
-/* What cuBLASLt may use; the same for every product of a device. */
+/* Returns the workspace that cuBLASLt may use; it is the same for every product of a device. */
 uint64_t pl_ws_cuda_product(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
                             uint64_t cols);
 

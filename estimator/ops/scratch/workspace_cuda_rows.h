@@ -1,4 +1,4 @@
-/* workspace_cuda_rows.h - how CUDA kernels of rows and updates cut work into partial sums.
+/* workspace_cuda_rows.h - partial sums of CUDA kernels of rows and updates.
  *
  * The planner sizes scratch by these numbers and the kernels lay it out by them. They do not depend
  * on the GPU: the same job sums in the same order on any of them. */
@@ -7,12 +7,12 @@
 
 #include <stdint.h>
 
-/* Blocks that share the rows of a norm's weight gradient; each leaves one partial sum [D]. Two for
- * each multiprocessor of the largest GPUs; more would only enlarge the scratch. */
+/* Blocks that share the rows of a norm's weight gradient; each leaves one partial sum [D]. There
+ * are two for each multiprocessor of the largest GPUs; more would only enlarge the scratch. */
 #define PL_CUDA_NORM_BLOCKS UINT64_C(256)
 
-/* Elements of a gradient worth a block of their own, and the most blocks there are; each leaves one
- * double. */
+/* The number of elements of a gradient that justify another block, and the most blocks; each leaves
+ * one double. */
 #define PL_CUDA_SQUARE_ELEMENTS UINT64_C(8192)
 #define PL_CUDA_SQUARE_BLOCKS   UINT64_C(1024)
 

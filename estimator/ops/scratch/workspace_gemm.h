@@ -1,8 +1,8 @@
 /* workspace_gemm.h - scratch of a product that the planner and the CPU kernels share.
  *
- * The kernel asks with the rows at hand, the planner with as many as there can be: the room grows
- * with every dimension, so a kernel cannot need more than the plan gave it. It holds for a product
- * and for its transpose, since the kernel chooses between them. */
+ * The kernel asks with the rows of the call, the planner with the most rows possible: the room
+ * grows with every dimension, so a kernel cannot need more than the plan gave it. It holds for a
+ * product and for its transpose, since the kernel chooses between them. */
 #ifndef PL_ESTIMATOR_OPS_SCRATCH_WORKSPACE_GEMM_H
 #define PL_ESTIMATOR_OPS_SCRATCH_WORKSPACE_GEMM_H
 
@@ -14,20 +14,20 @@
 #define PL_GEMM_UNIT 48 /* rows and columns of a part: whole tiles of every level */
 #define PL_GEMM_LINE 16 /* elements of a vector, of a cache line, and between blocks of k */
 
-/* The kernel computes a transpose where C has few columns (of a transposed A) or few rows. */
+/* The kernel computes the transpose if C has few columns (with A transposed) or few rows. */
 #define PL_GEMM_NARROW_COLS 32
 #define PL_GEMM_FEW_ROWS    64
 
-#define PL_FEW_ROWS 8 /* so few rows of A times B^T are not packed; A is laid out in fp32 */
+#define PL_FEW_ROWS 8 /* up to so many rows of A times B^T are not packed; A is laid out in fp32 */
 
-/* C[m,n] = op(A)[m,k] op(B)[k,n]; which of them are stored in fp32. */
+/* C[m,n] = op(A)[m,k] op(B)[k,n], and which of the matrices are stored in fp32. */
 struct pl_gemm_shape {
     uint64_t m, n, k;
     bool trans_a, trans_b, a_fp32, b_fp32, c_fp32;
 };
 
-/* fp32 elements of one worker: a block of the left matrix, a panel of the right one, the sums of a
- * part that tiles do not add to C. */
+/* Sizes in fp32 elements for one worker: a block of the left matrix, a panel of the right one, and
+ * the sums of a part that tiles do not add to C. */
 struct pl_gemm_room {
     uint64_t left, right, sums;
 };
@@ -48,8 +48,8 @@ static inline uint64_t pl_gemm_sums(const struct pl_gemm_shape *s) {
     return s->trans_b ? n * pl_gemm_whole(PL_GEMM_FEW_ROWS, PL_GEMM_UNIT, PL_GEMM_COLS) : 0;
 }
 
-/* Rows of the left matrix are used where they lie if that is fp32 and k runs along them; in the
- * transpose of A times B^T that matrix is B. */
+/* True if rows of the left matrix are copied. They are used in place if they are fp32 and k runs
+ * along them; in the transpose of A times B^T that matrix is B. */
 static inline bool pl_gemm_copies_left(const struct pl_gemm_shape *s) {
     return s->trans_a || !s->a_fp32 || (s->trans_b && !s->b_fp32);
 }
@@ -62,7 +62,8 @@ static inline struct pl_gemm_room pl_gemm_room(const struct pl_gemm_shape *s) {
                                  .sums = pl_gemm_sums(s)};
 }
 
-/* Of a few rows, for all workers together; at most, whatever the vectors of the level. */
+/* Returns the bytes for a few rows, for all workers together: the maximum over the vector lengths
+ * of all levels. */
 static inline uint64_t pl_few_rows_bytes(const struct pl_gemm_shape *s) {
     if (s->a_fp32 || !s->trans_b) return 0;
     return PL_FEW_ROWS * pl_gemm_whole(s->k, 64, UINT64_MAX) * sizeof(float);

@@ -1,8 +1,8 @@
 /* workspace_internal.h - scratch rules of single ops, which op_rows.h names.
  *
- * rows, cols: of the op's first matrix operand; bytes are what its kernel lays out, 0 = none. The
- * kernels size their layout by the same functions, with the rows of the call at hand, so a rule
- * must never shrink when rows grow. */
+ * rows, cols: dimensions of the op's first matrix operand; bytes: the size of the kernel's layout,
+ * 0 = none. The kernels size their layout by the same functions, with the rows of the call, so a
+ * rule must never shrink when rows grow. */
 #ifndef PL_ESTIMATOR_OPS_SCRATCH_WORKSPACE_INTERNAL_H
 #define PL_ESTIMATOR_OPS_SCRATCH_WORKSPACE_INTERNAL_H
 

@@ -1,5 +1,4 @@
-/* brief.h - loops over equal pieces of work, of which a brief program has only the first and the
- * last.
+/* brief.h - loops over equal pieces of work; a brief program has only the first and the last ones.
  *
  * Chunks of the loss, and windows of an update that comes from host memory, are the same ops on
  * buffers that an earlier piece has given back. The planner, which takes the smallest gap that
@@ -15,25 +14,27 @@
 
 #include "estimator/program/emit/emit.h"
 
-/* Pieces at either end that a brief program has. */
+/* The number of pieces at either end that a brief program has. */
 #define PL_BRIEF_ENDS 2
 
-/* Of n pieces, those that are left out after piece i: a multiple of `set`. */
+/* Returns how many of n pieces are left out after piece i: a multiple of `set`. */
 static inline uint64_t pl_brief_left_out(const struct pl_program *p, uint64_t i, uint64_t n,
                                          uint64_t set) {
     if (!p->brief || i + 1 != PL_BRIEF_ENDS || n <= 2 * PL_BRIEF_ENDS) return 0;
     return (n - 2 * PL_BRIEF_ENDS) / set * set;
 }
 
-/* Decides p->layers_equal, and of a brief program what it leaves out, before the first tensor. */
+/* Decides p->layers_equal, and which layers a brief program leaves out; called before the first
+ * tensor. */
 void pl_brief_choose_layers(struct pl_builder *b);
 
-/* The number of a loop, or of a piece, that begins. */
+/* Returns the number of a loop, or of a piece, that begins. */
 static inline uint32_t pl_brief_number(struct pl_builder *b) {
     return ++b->n_loops;
 }
 
-/* Around a loop over n pieces, and before piece i of it: what follows is of that. */
+/* Called around a loop over n pieces, and before piece i of it: what is appended next belongs to
+ * it. */
 static inline void pl_brief_begin_loop(struct pl_builder *b) {
     b->loop = pl_brief_number(b);
 }
@@ -45,7 +46,7 @@ static inline void pl_brief_end_loop(struct pl_builder *b) {
     b->loop = b->piece = b->left_out = 0;
 }
 
-/* The piece after i. */
+/* Returns the piece after i. */
 static inline uint64_t pl_brief_next(struct pl_program *p, uint64_t i, uint64_t n, uint64_t set) {
     const uint64_t left_out = pl_brief_left_out(p, i, n, set);
     p->shortened |= left_out > 0;

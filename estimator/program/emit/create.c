@@ -81,7 +81,7 @@ static uint32_t built_layers(const struct pl_program *p) {
     return n;
 }
 
-/* Of the layers that are built. */
+/* Clears the slots of the layers that are built. */
 static void clear_slots(struct pl_builder *b) {
     for (uint64_t l = 0; l < b->m->layers; l++) {
         const size_t at = pl_build_slot_index((uint32_t)l, 0);

@@ -5,8 +5,8 @@
 #include "estimator/program/emit/exchange.h"
 #include "estimator/program/emit/tape.h"
 
-/* What rows of the embedding are multiplied by, in the type of activations, as a module's buffer
- * has it in transformers; 0: by nothing. */
+/* Returns the factor of the embedding's rows in the type of activations, as a module's buffer has
+ * it in transformers; 0 = none. */
 static float embed_scale(const struct pl_builder *b) {
     if (b->m->embed_scale == 1) return 0;
     return pl_dtype_round(b->s->dtype, (float)b->m->embed_scale);

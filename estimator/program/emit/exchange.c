@@ -133,7 +133,8 @@ struct pl_operand pl_build_grad(struct pl_builder *b, uint32_t tensor, struct pl
     return pl_arg(pl_build_now(b, id));
 }
 
-/* From row `row` of the tensor on. Random numbers are counted by its elements. */
+/* Returns the attributes of a FOLD from row `row` of the tensor on. Random numbers are counted by
+ * its elements. */
 static struct pl_attr fold_attr(const struct pl_builder *b, uint32_t id, uint64_t row) {
     struct pl_attr attr = {.accumulate = PL_ACC_FIRST_WRITES, .rank = b->s->rank};
     if (micro_grad_dtype(b, id) == pl_build_gradient_dtype(b, id)) return attr;
@@ -158,7 +159,7 @@ static uint64_t piece_rows(const struct pl_builder *b, uint64_t most, uint64_t c
     return pl_u64_min(pl_u64_max(PIECE_ELEMENTS / all, 1), most);
 }
 
-/* Of the rank that has the most: that of the last block may be cut short. */
+/* Returns the rows of the rank that has the most: the last block may be short. */
 static uint64_t most_rows(const struct pl_builder *b, const struct pl_owned *s) {
     const uint32_t ranks = pl_shape_ranks(b->s);
     uint64_t most = 0;
@@ -167,7 +168,7 @@ static uint64_t most_rows(const struct pl_builder *b, const struct pl_owned *s) 
     return most;
 }
 
-/* Of every other rank, the rows of a piece that are this one's. */
+/* Appends a buffer for the rows of a piece that are this rank's, from every other rank. */
 static struct pl_operand parts_of(struct pl_builder *b, struct pl_operand g, struct pl_attr attr,
                                   uint64_t mine) {
     struct pl_operand in[] = {g}, out[] = {pl_arg_none};
@@ -181,7 +182,7 @@ static struct pl_operand parts_of(struct pl_builder *b, struct pl_operand g, str
     return mine && b->err == PL_ERR_OK ? now(b, out[0].id) : pl_arg_none;
 }
 
-/* Where this rank's rows of the part are in the gradient of the step. */
+/* Returns the window of the step's gradient with this rank's rows of the part. */
 static struct pl_operand own_gradient(const struct pl_builder *b, uint32_t id,
                                       const struct pl_owned *s, struct pl_shard piece) {
     const uint64_t whole = s->part.row0 + s->own.row0;
@@ -189,7 +190,8 @@ static struct pl_operand own_gradient(const struct pl_builder *b, uint32_t id,
     return rows(b, b->grad[id], first + (piece.row0 - s->own.row0), piece.rows);
 }
 
-/* After gradients of so many elements were made: what was sent before as many were. */
+/* Called after gradients of so many elements were computed: adds what was sent before as many
+ * were. */
 static void land(struct pl_builder *b, uint64_t elements) {
     uint32_t left = 0;
     for (uint32_t i = 0; i < b->n_landings; i++) {
@@ -212,8 +214,8 @@ static void land_later(struct pl_builder *b, struct pl_landing l) {
     b->landings[b->n_landings++] = l;
 }
 
-/* What a rank adds to its rows: parts of all ranks in order, its own among them; or what the others
- * have added up, after its own, which is there. */
+/* Returns how a rank adds to its rows: the parts of all ranks in order, its own among them; or the
+ * sums of the others, after its own, which is there. */
 static struct pl_attr sum_attr(const struct pl_builder *b, uint32_t id, uint64_t row) {
     if (pl_shape_exchanges_each_micro(b->s)) return fold_attr(b, id, row);
     return (struct pl_attr){.accumulate = PL_ACC_ADD, .all_ranks = true};
@@ -253,7 +255,7 @@ static void exchange(struct pl_builder *b, uint32_t id, uint32_t from) {
         exchange_part(b, id, from, &shards[i]);
 }
 
-/* That of the embedding is whole when it is the last. */
+/* True if a gradient is complete; the embedding's is when the pass ends. */
 static bool is_ready(const struct pl_builder *b, uint32_t id, bool last) {
     return last || b->p->tensors[id].slot != PL_SLOT_EMBED;
 }
@@ -306,7 +308,7 @@ static uint32_t losses(struct pl_builder *b) {
     return id;
 }
 
-/* That of this rank is summed over its micro-batch alone. */
+/* The loss of this rank is summed over its micro-batch alone. */
 void pl_build_begin_loss(struct pl_builder *b) {
     b->loss = b->p->loss;
     b->loss_row = 0;
@@ -358,7 +360,7 @@ static uint64_t square_sums(struct pl_builder *b, uint32_t id, uint32_t sums, ui
     return at;
 }
 
-/* What one rank has, the others have zero, which changes no bit of what it is added to. */
+/* Values that one rank has are zero on the others, which changes no bit of the sum. */
 void pl_build_norm_of_ranks(struct pl_builder *b) {
     const uint64_t blocks = b->p->tensors[b->partials].dims[0];
     uint32_t sums = b->partials;

@@ -37,7 +37,8 @@ static struct pl_operand renewed(const struct pl_builder *b, struct pl_operand o
     return o;
 }
 
-/* Of as many rows as the logits: a = h A^T on the way up, da = s dlogits B on the way down. */
+/* Appends a tensor with as many rows as the logits: a = h A^T in the forward pass, da = s dlogits B
+ * in the backward pass. */
 static uint32_t add_adapter_rows(struct pl_builder *b, const char *name,
                                  const struct pl_operand *logits) {
     const uint64_t rows = b->p->tensors[logits->id].dims[0];
@@ -227,7 +228,8 @@ void pl_step_loss_gradient(struct pl_tape *t, const struct pl_step *s) {
     t->values[s->in[0]].grad = t->values[s->in[0]].val.id;
 }
 
-/* Of the gathered rows, which were kept; the forward pass's h has become its gradient. */
+/* Normalises the gathered rows, which were kept, again; the forward pass's h has become its
+ * gradient. */
 static void renorm(struct pl_tape *t, const struct pl_step *s) {
     struct pl_builder *b = t->b;
     struct pl_value *h = &t->values[s->out[0]];

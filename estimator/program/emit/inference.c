@@ -62,7 +62,7 @@ struct pl_val pl_build_cached_attention(struct pl_builder *b, struct pl_attr att
     return pl_build_now(b, o);
 }
 
-/* In fp32 whatever the weights are stored in: tokens are chosen by differences of logits, and the
+/* Logits are fp32 in every storage of weights: tokens are chosen by differences of logits, and the
  * buffer is a row a sequence. */
 static void last_logits(struct pl_builder *b, struct pl_val h) {
     if (b->err != PL_ERR_OK) return;

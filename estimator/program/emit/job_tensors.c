@@ -198,7 +198,8 @@ static void add_scalars(struct pl_builder *b) {
         b->loss_again = add_scalar_row(b, "loss_again", PL_ROLE_NONE, PL_DTYPE_F64, 2);
 }
 
-/* Of the squares of gradients: one a tensor, or one a block where ranks share the sum. */
+/* Returns the number of partial sums of squares of gradients: one a tensor, or one a block if ranks
+ * share the sum. */
 static uint64_t count_partials(const struct pl_builder *b) {
     uint64_t n = 0;
     for (uint32_t i = 0; i < b->p->n_tensors && b->err == PL_ERR_OK; i++)

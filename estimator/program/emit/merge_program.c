@@ -30,7 +30,8 @@ static void stage(struct pl_builder *b, enum pl_op_kind kind, uint32_t id) {
     pl_build_op(b, kind, (struct pl_attr){0}, in, 1, NULL, 0);
 }
 
-/* What is read, in any type that a file may have, and its values in fp32: alive together. */
+/* Appends the data as read, in any type that a file may have, and its values in fp32; both are
+ * alive together. */
 static void passing(struct pl_builder *b, uint64_t elements) {
     uint32_t raw =
         buffer(b, "raw", PL_ROLE_MERGE_RAW, PL_NONE, PL_ROWS_FIXED, elements, 1, PL_DTYPE_F32);

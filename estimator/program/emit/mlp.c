@@ -126,7 +126,8 @@ void pl_step_mlp_gradient(struct pl_tape *t, const struct pl_step *s) {
 
 /* --- the tape -------------------------------------------------------------------------------- */
 
-/* What is kept for the gradient is there for all tokens. */
+/* True if the MLP is computed in chunks. Values that are kept for the gradient are there for all
+ * tokens, which rules it out. */
 static bool in_chunks(const struct pl_builder *b) {
     return b->p->mlp_chunk_tokens < b->n && !pl_tape_keeps(b, PL_PART_MLP);
 }

@@ -27,8 +27,9 @@
  * of the random numbers that round weights, and rows that stay aligned for vector loads. */
 #define WINDOW_ROWS PL_STATE8_BLOCK
 
-struct twin {         /* what the pass knows of a tensor */
-    uint32_t home;    /* where the content is kept: the tensor, or where it was spilled to */
+struct twin {         /* the state of a tensor in this pass */
+    uint32_t home;    /* the tensor that keeps the content: itself, or the one that it was spilled
+                         to */
     uint32_t copy;    /* on the other side; PL_NONE */
     uint32_t writes;  /* version it would have without the pass */
     uint32_t last;    /* op of the unit at hand after which the copy is let go */
@@ -40,7 +41,7 @@ struct twin {         /* what the pass knows of a tensor */
 
 struct mover {
     struct pl_builder *b;
-    struct pl_op *ops; /* of the phase, as they were; owned, with their operands */
+    struct pl_op *ops; /* ops of the phase before the pass; owned, with their operands */
     struct pl_operand *operands;
     uint32_t n_ops, n_tensors, unit;
     uint32_t loop;      /* over windows of updates */
@@ -96,12 +97,12 @@ static bool is_hosted(const struct mover *m, uint32_t id) {
     return m->b->p->tensors[m->twins[id].home].place != PL_PLACE_DEVICE;
 }
 
-/* Of which this rank has a part, and the others the rest. */
+/* True if this rank has a part of the tensor, and the others the rest. */
 static bool is_cut(const struct mover *m, uint32_t id) {
     return pl_tensor_is_cut(m->b->s, &m->b->p->tensors[id]);
 }
 
-/* Whether the operand lies on the side where the op does not run, or with other ranks. */
+/* True if the operand is in the memory that the op cannot reach, or on other ranks. */
 static bool is_away(const struct mover *m, const struct pl_op *op, const struct pl_operand *o) {
     if (o->id == PL_NONE || m->b->p->tensors[o->id].category == PL_CATEGORY_WORKSPACE) return false;
     return is_hosted(m, o->id) != op->host || is_cut(m, o->id);
@@ -206,7 +207,7 @@ static void note_uses(struct mover *m, uint32_t first, uint32_t end) {
     }
 }
 
-/* What unit [first,end) only reads comes in while the unit before it runs. */
+/* Tensors that unit [first,end) only reads are copied in while the unit before it runs. */
 static void fetch_ahead(struct mover *m, uint32_t first, uint32_t end) {
     for (uint32_t i = first; i < end; i++)
         for (int k = 0; k < m->ops[i].n_out; k++)
@@ -427,7 +428,7 @@ static void move_workspace(struct mover *m, const struct pl_op *op) {
     }
 }
 
-/* As stand_at(), for all the windows that it stands for. */
+/* stand_at() for all the windows that this one stands for. */
 static void stand_at_window(struct mover *m, const struct update *u) {
     const uint64_t n = window_rows(m, u->op);
     stand_at(m, u->op);
@@ -481,8 +482,8 @@ static void move_units(struct mover *m) {
 
 /* --- a phase --------------------------------------------------------------------------------- */
 
-/* What a layer at the level `offload` keeps for its backward pass: it goes to host memory after its
- * last use on the way up, which may be in the layer above. */
+/* Finds the values that a layer at the level `offload` keeps for its backward pass: each is copied
+ * to host memory after its last use in the forward pass, which may be in the layer above. */
 static void find_spills(struct mover *m) {
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const struct pl_op *op = &m->ops[i];

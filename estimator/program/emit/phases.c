@@ -75,7 +75,7 @@ struct pl_val pl_build_forward(struct pl_builder *b, struct pl_val *trunk, struc
     return pending;
 }
 
-/* From the loss down to the lowest tensor that is trained. */
+/* Appends the backward pass, from the loss down to the lowest tensor that is trained. */
 static void backward(struct pl_builder *b, struct pl_tape *tapes, uint32_t dx) {
     const uint64_t head = n_tapes(b) - 1, lowest = pl_build_lowest_layer(b);
     b->backward = true;
@@ -190,7 +190,7 @@ static void staging_phase(struct pl_builder *b, enum pl_phase phase) {
     pl_build_end_phase(b);
 }
 
-/* Where files are staged in pinned host memory, loading and saving take no device bytes. */
+/* If files are staged in pinned host memory, loading and saving take no device bytes. */
 void pl_build_phases(struct pl_builder *b) {
     bool staged = b->p->traits.pinned_bytes == 0;
     if (staged && b->s->load && b->err == PL_ERR_OK) staging_phase(b, PL_PHASE_LOAD);

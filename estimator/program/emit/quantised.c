@@ -89,7 +89,7 @@ static void codes_of(const struct pl_builder *b, const struct pl_quant_slot *q, 
     in[PL_DEQUANT4_OFFSET] = pl_arg_rows(absmax, offset, 1);
 }
 
-/* Of the current layer, or of a slot that the model has once. */
+/* Returns the codes of a slot of the current layer, or of a slot that the model has once. */
 static const struct pl_quant_slot *codes_of_slot(const struct pl_builder *b, enum pl_slot slot) {
     return &b->quant[pl_build_slot_index(b->layer, slot)];
 }
@@ -149,8 +149,8 @@ static uint64_t unit_of(enum pl_cut cut) {
     return cut == PL_CUT_ROWS ? PANEL_ROWS : PL_QUANT_BLOCK;
 }
 
-/* Of `length` rows or columns that have `across` elements each. Rows that begin inside a block are
- * not cut. */
+/* Returns the panels of `length` rows or columns that have `across` elements each. Rows that begin
+ * inside a block are not split. */
 static uint64_t panels_of(const struct pl_builder *b, enum pl_cut cut, uint64_t length,
                           uint64_t across, uint64_t cols) {
     const uint64_t unit = unit_of(cut), units = length / unit;

@@ -16,7 +16,7 @@ static const struct pl_optimizer *optimizer_of(const struct pl_builder *b) {
     return pl_optimizer_row(b->s->optimizer);
 }
 
-/* Whether a rank holds only its own rows of states, and updates only them. */
+/* True if a rank holds only its own rows of states, and updates only them. */
 static bool is_cut(const struct pl_builder *b) {
     return b->s->sharding >= PL_SHARDING_OPTIMIZER;
 }
@@ -119,16 +119,16 @@ void pl_build_states(struct pl_builder *b) {
         if (is_trained(b, i)) add_master(b, i);
 }
 
-/* What is kept for a part of a tensor; PL_NONE where there is none of it. */
+/* The states of a part of a tensor; PL_NONE for those that it has not. */
 struct kept {
     uint32_t state[PL_STATES_MAX], scales[PL_STATES_MAX];
-    uint32_t master; /* of the whole tensor; kept with its first part */
+    uint32_t master; /* master of the whole tensor, stored with its first part */
 };
 
-/* Of the parts of a tensor. */
+/* The states of all parts of a tensor. */
 struct pl_parts_kept {
     struct kept of[PL_MAX_PARTS];
-    uint32_t norm_row; /* of what is trained: among the partial sums of the norm, one a tensor */
+    uint32_t norm_row; /* index among the partial sums of the norm, one for each trained tensor */
 };
 
 
@@ -197,10 +197,10 @@ static struct pl_operand whole(const struct pl_builder *b, uint32_t id) {
     return id == PL_NONE ? pl_arg_none : pl_arg(pl_build_now(b, id));
 }
 
-/* Which rows of a tensor an update is for: of the weight, of tensors that hold as many rows as the
- * weight or only this rank's, and of states of a part. */
+/* The rows of a tensor that an update is for: in the weight, in tensors that hold as many rows as
+ * the weight or only this rank's, and in states of a part. */
 struct stretch {
-    uint64_t row0, n; /* of the weight; n 0: all of every tensor */
+    uint64_t row0, n; /* rows of the weight; n 0: all rows of every tensor */
     uint64_t at;      /* in master, and in states that are of the whole weight */
     uint64_t grad_at; /* in the gradient */
     uint64_t first;   /* element, of what random numbers are counted by */

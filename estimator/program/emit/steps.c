@@ -27,7 +27,7 @@ static struct weight_grad weight_grad(struct pl_builder *b, enum pl_op_kind kind
 
 /* --- norms ----------------------------------------------------------------------------------- */
 
-/* Of an op that takes 1/rms as it was kept. */
+/* Returns the attributes of an op that reads 1/rms as it was kept. */
 static struct pl_attr scale_attr(const struct pl_builder *b) {
     return (struct pl_attr){.unit_offset = b->m->unit_offset};
 }
@@ -58,7 +58,7 @@ static void renorm(struct pl_builder *b, struct pl_operand w, const struct pl_va
     PL_EMIT(b, RENORM, scale_attr(b), in, out);
 }
 
-/* With r and an x that is not summed yet, x += r first. */
+/* With r and an x that is not summed yet, the norm computes x += r first. */
 static void run_norm(struct pl_tape *t, const struct pl_step *s, uint32_t missing) {
     struct pl_builder *b = t->b;
     struct pl_value *x = &t->values[s->in[0]], *n = &t->values[s->out[0]];
@@ -115,8 +115,8 @@ static uint32_t post_norm_needs(const struct pl_tape *t, const struct pl_step *s
     return pl_var_bit(s->in[0]) | pl_var_bit(s->out[1]);
 }
 
-/* Of what a block adds to the trunk: out of the gradient of the trunk, which stays, into a tensor
- * of its own. */
+/* Computes the gradient of the output of a block, from the gradient of the trunk, which stays, into
+ * a tensor of its own. */
 static void post_norm_gradient(struct pl_tape *t, const struct pl_step *s) {
     struct pl_builder *b = t->b;
     struct pl_value *x = &t->values[s->in[0]];
@@ -168,7 +168,7 @@ static void linear_gradient(struct pl_tape *t, const struct pl_step *s) {
 
 /* --- norms of queries and keys --------------------------------------------------------------- */
 
-struct half { /* of the columns of qkv */
+struct half { /* a range of the columns of qkv */
     enum pl_slot slot;
     uint64_t col, cols;
 };

@@ -111,8 +111,8 @@ static uint32_t values_there(const struct pl_tape *t) {
     return there;
 }
 
-/* From the end: a step runs again if it makes something that is missing, and then what it reads is
- * wanted, too. */
+/* Steps are visited from the end: a step runs again if it makes something that is missing, and then
+ * the values that it reads are needed, too. */
 void pl_tape_rebuild(struct pl_tape *t, uint32_t wanted) {
     const uint32_t there = values_there(t), asked = wanted;
     uint32_t steps = 0;

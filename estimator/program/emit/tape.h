@@ -1,10 +1,10 @@
-/* tape.h - a part of the forward pass, recorded step by step; its gradient follows from that. The
+/* tape.h - a part of the forward pass, recorded step by step, from which its gradient follows. The
  * embedding, every layer, and the head with the loss have a tape each.
  *
  * In: calls of pl_tape_* in the order of the forward pass, each of which appends its ops at once
  * and writes a step down.  Out: pl_tape_backward(), the ops of the gradient.  Needs: emit.h.
- *   T1  a family writes its forward pass only: each kind of step knows its gradient, what that
- *       reads, and how to make its values again
+ *   T1  a family writes its forward pass only: each kind of step knows its gradient, the values
+ *       which that reads, and how to compute them again
  *   T2  a recompute level is a set of parts whose values are kept; what the gradient reads and is
  *       not kept is made again, by the ops of the forward pass on the same inputs: the same bits
  *   T3  it is made again just before a product reads it, together with what the steps between that
@@ -16,14 +16,14 @@
 
 #include "estimator/program/emit/emit.h"
 
-/* Values that a recompute level keeps or lets go together. */
+/* Values that a recompute level keeps or drops together. */
 enum pl_value_part {
-    PL_PART_INPUT,     /* of the tape, and what the head keeps: there at every level */
+    PL_PART_INPUT,     /* inputs of the tape, and values that the head keeps: kept at every level */
     PL_PART_TRUNK,     /* sums of the trunk, 1/rms of norms, rows of the adapters that write them */
-    PL_PART_ROWS,      /* what one pass over rows makes: outputs of norms, the gated product */
+    PL_PART_ROWS,      /* outputs of one pass over rows: norms, the gated product */
     PL_PART_MLP,       /* outputs of the products that begin the MLP */
-    PL_PART_ATTENTION, /* queries, keys, values, what attention makes of them */
-    PL_PART_NEVER      /* cheap for its size: made again by whatever reads it */
+    PL_PART_ATTENTION, /* queries, keys, values and the output of attention */
+    PL_PART_NEVER      /* cheap for its size: computed again by every step that reads it */
 };
 
 typedef uint8_t pl_var; /* a value of a tape */
@@ -32,26 +32,27 @@ typedef uint8_t pl_var; /* a value of a tape */
 struct pl_value {
     struct pl_val val;
     const char *name, *grad_name;
-    uint64_t cols; /* of the output of a product */
+    uint64_t cols; /* columns, for the output of a product */
     uint32_t grad; /* the tensor that holds its gradient, PL_NONE before there is one */
     enum pl_value_part part : 8;
-    bool there : 1; /* the content after the last step that changes it; backward: kept or remade */
-    bool wants : 1; /* something below it is trained */
+    bool there : 1; /* the content after the last step that changes it; backward: kept or computed
+                       again */
+    bool wants : 1; /* something before it is trained */
 };
 
 enum pl_step_kind {
     PL_STEP_NORM,      /* x, r? -> n, rstd, x: x += r, n = norm(x) */
-    PL_STEP_POST_NORM, /* x -> n, rstd: n is a block's share of the trunk */
-    PL_STEP_LINEAR,    /* x -> y, a: a its adapters' rows */
+    PL_STEP_POST_NORM, /* x -> n, rstd: n is the part that a block adds to the trunk */
+    PL_STEP_LINEAR,    /* x -> y, a: a is the rows of its adapters */
     PL_STEP_QK_NORM,   /* qkv -> qk, rstd of q, rstd of k */
     PL_STEP_ROPE,      /* qk -> qk */
     PL_STEP_ATTENTION, /* qk, qkv -> o, lse */
     PL_STEP_GATE,      /* gu -> m */
     PL_STEP_MLP,       /* x -> y: products and gate of a whole MLP, chunk by chunk of tokens */
-    PL_STEP_EMBED,     /* -> x, a: a the adapter's rows */
-    PL_STEP_GATHER,    /* x, r? -> xs: rows of x + r that are supervised */
+    PL_STEP_EMBED,     /* -> x, a: a is the rows of the adapter */
+    PL_STEP_GATHER,    /* x, r? -> xs: the supervised rows of x + r */
     PL_STEP_LAST_NORM, /* xs -> h, rstd */
-    PL_STEP_LOSS,      /* h ->: and at once what it gives h as its gradient, in h's place */
+    PL_STEP_LOSS,      /* h ->: computes the gradient of h at once, in h's place */
     PL_STEP_COUNT
 };
 
@@ -61,7 +62,8 @@ struct pl_step {
     pl_var in[2], out[3];
 };
 
-/* Values are bits of a word. More of either is PL_ERR_PLAN_BROKEN. */
+/* The most values and steps of a tape: values are bits of a word. A tape with more is
+ * PL_ERR_PLAN_BROKEN. */
 enum { PL_TAPE_VALUES = 32, PL_TAPE_STEPS = 20 };
 
 struct pl_tape {
@@ -72,12 +74,13 @@ struct pl_tape {
     uint32_t trunk_grad; /* backward: the tensor with the gradient of the trunk */
 };
 
-/* The tape of a layer whose input is pending + trunk, not yet added; pending may be PL_NO_VAL.
- * *below gets the trunk, or PL_NO_VAR where there is nothing to add. need_dx: something below the
- * tape is trained. */
+/* Begins the tape of a layer whose input is pending + trunk, not yet added; pending may be
+ * PL_NO_VAL. *below gets the trunk, or PL_NO_VAR if there is nothing to add. need_dx: something
+ * below the tape is trained. */
 pl_var pl_tape_begin(struct pl_tape *t, struct pl_builder *b, struct pl_val trunk,
                      struct pl_val pending, bool need_dx, pl_var *below);
-/* Steps of the forward pass. A name is that of the tensor; with a "d" it is its gradient's. */
+/* Steps of the forward pass. A name is that of the tensor; with a "d" it is that of its
+ * gradient. */
 #define PL_TAPE_NAME(name) (name), "d" name
 pl_var pl_tape_norm(struct pl_tape *t, enum pl_slot slot, pl_var x, pl_var r, const char *name,
                     const char *grad_name);
@@ -85,7 +88,7 @@ pl_var pl_tape_post_norm(struct pl_tape *t, enum pl_slot slot, pl_var x, const c
 pl_var pl_tape_linear(struct pl_tape *t, enum pl_slot slot, pl_var x, uint64_t cols,
                       enum pl_value_part part, const char *name, const char *grad_name);
 pl_var pl_tape_qk_norm(struct pl_tape *t, pl_var qkv);
-void pl_tape_rope(struct pl_tape *t, pl_var qk); /* nothing in layers without rotation */
+void pl_tape_rope(struct pl_tape *t, pl_var qk); /* does nothing in layers without rotation */
 pl_var pl_tape_attention(struct pl_tape *t, pl_var qk, pl_var qkv);
 /* --- mlp.c: products and gate; y, of a part --- */
 pl_var pl_tape_mlp(struct pl_tape *t, pl_var x, enum pl_value_part part, const char *name,
@@ -94,20 +97,21 @@ pl_var pl_tape_mlp(struct pl_tape *t, pl_var x, enum pl_value_part part, const c
 pl_var pl_tape_embed(struct pl_tape *t, struct pl_builder *b);
 struct pl_val pl_tape_value(const struct pl_tape *t, pl_var v);
 
-/* The gradient of the whole tape. dx: the tensor with the gradient of the trunk, which is that of
- * the output, where there is one, and becomes that of the input if something below is trained. */
+/* Appends the gradient of the whole tape. dx: the tensor with the gradient of the trunk, which is
+ * that of the output, if there is one; it becomes that of the input if something below is
+ * trained. */
 void pl_tape_backward(struct pl_tape *t, uint32_t dx);
 
 /* --- what the steps are made of --- */
 struct pl_step_row {
-    /* Appends the step's ops; of its outputs only those in `missing`, as bits, are wanted. */
+    /* Appends the step's ops; of its outputs only those in `missing`, as bits, are needed. */
     void (*run)(struct pl_tape *t, const struct pl_step *s, uint32_t missing);
-    /* Values that running it again reads. */
+    /* Returns the values that running it again reads. */
     uint32_t (*reads)(const struct pl_tape *t, const struct pl_step *s);
-    /* Values of the forward pass that its gradient reads. */
+    /* Returns the values of the forward pass that its gradient reads. */
     uint32_t (*needs)(const struct pl_tape *t, const struct pl_step *s);
     void (*gradient)(struct pl_tape *t, const struct pl_step *s);
-    /* Whether its first output wants a gradient; NULL: it always does. */
+    /* True if its first output needs a gradient; NULL: it always does. */
     bool (*wants)(const struct pl_tape *t, const struct pl_step *s);
 };
 extern const struct pl_step_row pl_step_rows[PL_STEP_COUNT];
@@ -115,10 +119,10 @@ extern const struct pl_step_row pl_step_rows[PL_STEP_COUNT];
 static inline uint32_t pl_var_bit(pl_var v) {
     return v == PL_NO_VAR ? 0 : UINT32_C(1) << v;
 }
-/* Whether a norm hands on a gradient: to what is below it, or to its own weight. */
+/* True if a norm passes on a gradient: to what is below it, or to its own weight. */
 bool pl_step_norm_wants(const struct pl_tape *t, const struct pl_step *s);
 uint32_t pl_step_no_values(const struct pl_tape *t, const struct pl_step *s);
-/* Steps of mlp.c, embed.c and head.c. */
+/* The steps of mlp.c, embed.c and head.c. */
 void pl_step_gate(struct pl_tape *t, const struct pl_step *s, uint32_t missing);
 void pl_step_gate_gradient(struct pl_tape *t, const struct pl_step *s);
 void pl_step_mlp(struct pl_tape *t, const struct pl_step *s, uint32_t missing);
@@ -139,9 +143,9 @@ void pl_step_loss_gradient(struct pl_tape *t, const struct pl_step *s);
 pl_var pl_tape_add_value(struct pl_tape *t, enum pl_value_part part, const char *name,
                          const char *grad_name);
 void pl_tape_record(struct pl_tape *t, struct pl_step s);
-/* Makes values again, as bits, that are not there. */
+/* Computes the values in `wanted`, as bits, that are not there. */
 void pl_tape_rebuild(struct pl_tape *t, uint32_t wanted);
-/* Whether the level of the current layer keeps values of a part for the gradient. */
+/* True if the level of the current layer keeps values of a part for the gradient. */
 bool pl_tape_keeps(const struct pl_builder *b, enum pl_value_part part);
 
 #endif
