@@ -14,7 +14,7 @@ struct scene {
     const struct pl_job_shape *shape;
     const struct pl_oom_facts *facts;
     uint64_t budget_bytes, held_bytes;
-    const struct pl_budget *budget; /* of a job that has not run; NULL after a failure */
+    const struct pl_budget *budget; /* budget of a job that has not run; NULL after a failure */
     struct pl_text *out;
 };
 
@@ -48,7 +48,7 @@ static void ask_precision(const struct scene *s) {
                  pl_dtype_name(s->shape->dtype), wide ? "; `dtype: bf16` takes half" : "");
 }
 
-/* Whether no layer, of however many, keeps more than its input, here or in host memory. */
+/* True if no layer, of however many, keeps more than its input, on the device or in host memory. */
 static bool keeps_inputs_alone(uint32_t level) {
     for (uint64_t l = 0; l <= PL_RECOMPUTE_LAYERS_MAX; l++)
         if (pl_recompute_of_layer(level, l) < PL_RECOMPUTE_FULL) return false;
@@ -98,7 +98,8 @@ static void ask_adapters(const struct scene *s) {
     pl_text_add(s->out, full ? "; `mode: lora` trains a small part\n" : "\n");
 }
 
-/* What the budget promised and the device no longer has, beyond what this process holds. */
+/* Tells about memory that the budget promised and the device no longer has, beyond what this
+ * process holds. */
 static void ask_neighbours(const struct scene *s) {
     uint64_t own = s->held_bytes, available = s->facts->free_bytes;
     if (s->budget_bytes == PL_AUTO_BYTES) {
@@ -119,7 +120,7 @@ static void ask_neighbours(const struct scene *s) {
     pl_text_add(s->out, "\n");
 }
 
-/* Of a plan: what others may hold without being in its way. */
+/* Tells, for a plan, how much others may hold without preventing it. */
 static void ask_room(const struct scene *s) {
     uint64_t needed = s->plan->arena_bytes + s->budget->context_bytes;
     bool room = s->budget->known && needed <= s->budget->total_bytes;

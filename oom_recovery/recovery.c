@@ -12,7 +12,7 @@
 struct walk {
     struct pl_oom *m;
     const struct pl_oom_hooks *h;
-    pl_err err; /* of the newest hook that can fail */
+    pl_err err; /* result of the newest hook that can fail */
     struct pl_diag failure;
     bool planned;   /* the plan is one for m->batch_size */
     bool reserved;  /* the batch arena is the plan's */
@@ -44,7 +44,7 @@ static const struct obstacle *obstacle_to_halving(const struct pl_oom *m) {
 
 /* --- states ---------------------------------------------------------------------------------- */
 
-/* After a failed hook: only memory of the device is worth another try. */
+/* Only a lack of device memory in a hook is worth another attempt. */
 static enum pl_oom_state after_failure(const struct walk *w) {
     return w->err == PL_ERR_DEVICE_OOM ? PL_OOM_CLASSIFY : PL_OOM_FAILED;
 }

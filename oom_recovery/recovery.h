@@ -1,7 +1,7 @@
 /* recovery.h - out of memory is a state, not an accident.
  *
  * In: hooks into a step that can be tried again.  Out: the step done at some micro-batch, or
- * RUNTIME_GPU_OOM with what was asked, what was free, and what would help.
+ * RUNTIME_GPU_OOM with the bytes asked for, the bytes free, and remedies.
  * Needs: estimator. Acts only through its hooks; never includes runtime; allocates nothing.
  *
  *            attempt ok
@@ -17,10 +17,10 @@
  *   O1  a step is committed once or not at all: hooks.attempt stops before the optimizer
  *   O2  at most max_retries halvings in a run, whatever step they fall on
  *   O3  the samples of a step never change; halving rounds up, so 3 -> 2 -> 1
- *   O4  nothing is allocated on this path but what RESERVE reserves
- *   O5  a commit that the device had no memory for is not tried again: it is the state before it
- *       that is lost. pl_oom_go_back() takes the same way from CLASSIFY on, and the RUN at its end
- *       brings back the last state that is whole */
+ *   O4  only RESERVE allocates on this path
+ *   O5  a commit that the device had no memory for is not tried again: the state before it is lost.
+ *       pl_oom_go_back() takes the same way from CLASSIFY on, and the RUN at its end brings back
+ *       the last state that is whole */
 #ifndef PL_OOM_RECOVERY_RECOVERY_H
 #define PL_OOM_RECOVERY_RECOVERY_H
 
@@ -43,9 +43,9 @@ enum pl_oom_state {
     PL_OOM_FAILED
 };
 
-/* What failed, as the device saw it. Filled by the facts hook right after a failure. */
+/* The failure as the device saw it. The facts hook fills it right after a failure. */
 struct pl_oom_facts {
-    const char *what; /* "batch arena", "job arena"; static or owned by the hooks */
+    const char *what; /* "batch arena" or "job arena"; static or owned by the hooks */
     uint64_t requested_bytes, free_bytes;
     bool injected;
 };
@@ -55,12 +55,13 @@ struct pl_oom_event { /* one line of train_log.jsonl */
     uint32_t attempt; /* 1-based halving of the run */
     struct pl_oom_facts facts;
     uint32_t old_batch_size, new_batch_size;
-    uint64_t gradient_accumulation_steps; /* after */
+    uint64_t gradient_accumulation_steps; /* after the halving */
 };
 
 struct pl_oom_hooks {
     void *ctx;
-    pl_err (*attempt)(void *ctx, struct pl_diag *d); /* the held samples, up to before commit */
+    pl_err (*attempt)(void *ctx, struct pl_diag *d); /* the samples of the step, up to but without
+                                                        the commit */
     pl_err (*drain)(void *ctx, struct pl_diag *d);   /* wait, clear the device's last error */
     void (*discard)(void *ctx);                      /* gradients and loss of the step are void */
     pl_err (*replan)(void *ctx, uint32_t batch_size, struct pl_diag *d);
@@ -74,9 +75,9 @@ struct pl_oom {
     uint32_t max_retries;
     uint32_t retries;            /* halvings done in this run */
     uint32_t batch_size;         /* micro-batch in use */
-    uint64_t step, global_batch; /* for events */
+    uint64_t step, global_batch; /* for events only */
     enum pl_oom_state state;
-    struct pl_oom_facts last; /* of the newest failure */
+    struct pl_oom_facts last; /* facts of the newest failure */
 };
 
 void pl_oom_init(struct pl_oom *m, bool enabled, uint32_t max_retries, uint32_t batch_size,
@@ -85,14 +86,14 @@ void pl_oom_init(struct pl_oom *m, bool enabled, uint32_t max_retries, uint32_t 
  * at RESERVE instead of RUN: the first reservation of a run is protected like any step. */
 pl_err pl_oom_run(struct pl_oom *m, const struct pl_oom_hooks *h, uint64_t step, bool reserve_first,
                   struct pl_diag *d);
-/* After PL_ERR_DEVICE_OOM in the commit of `step`: hooks.attempt is what brings a state back, and
- * hooks.reserve leaves nothing of the one that is lost. */
+/* Recovers from PL_ERR_DEVICE_OOM in the commit of `step`: hooks.attempt brings back an earlier
+ * state, and hooks.reserve discards the one that is lost. */
 pl_err pl_oom_go_back(struct pl_oom *m, const struct pl_oom_hooks *h, uint64_t step,
                       struct pl_diag *d);
-/* The report of EXHAUSTED for what is never tried again: its `enabled` is off. */
+/* Reports EXHAUSTED for a failure that is never tried again: as with `enabled` off. */
 pl_err pl_oom_refuse(struct pl_oom *m, uint64_t step, const struct pl_oom_facts *facts,
                      struct pl_diag *d);
-/* Micro-batches of a step: ceil(global / batch). */
+/* Returns the micro-batches of a step: ceil(global / batch). */
 uint64_t pl_oom_accumulation(uint64_t global_batch, uint32_t batch_size);
 uint32_t pl_oom_halve(uint32_t batch_size); /* rounds up; 1 -> 1 */
 

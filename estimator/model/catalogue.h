@@ -4,8 +4,7 @@
  *   C1  a row holds the config.json of the published model, read by the same reader as a file: no
  *       size is stored separately
  *   C2  ids are compared whole, ignoring letter case: a repository of another owner may hold
- *       another
- *       architecture under the same name, so it is not taken for this one
+ *       another architecture under the same name, so it is not taken for this one
  *   C3  variants share a row when their architectures do (base and instruct); token ids of the
  *       variants may differ, no byte of a plan depends on them
  * Adding a model: a row in catalogue.c, its directory and counts in tests/model/configs.

@@ -30,7 +30,7 @@ struct pl_family_row {
     const char *name;      /* model_type */
     const char *gguf;      /* name of the architecture in llama.cpp */
     bool gguf_interleaves; /* llama.cpp's converter interleaves the halves of rows of q and k */
-    /* The values of absent keys. A null of kv_heads or head_dim is not the same as an absent key. */
+    /* The values of absent keys; a null of kv_heads or head_dim is not an absent key. */
     uint64_t heads, vocab; /* 0: required, a file without them is not a model's */
     uint64_t kv_heads; /* 0: as many as heads */
     uint64_t head_dim; /* 0: hidden / heads */

@@ -1,13 +1,11 @@
 /* op_rows.h - the ops of a step program: all facts about each, in one place.
  *
- * Everything else follows from the row of an op/ s/RUNS: ALONE; TOGETHER, where a back-end may run
- * neighbours as one;/RUNS: ALONE; TOGETHER, if a back-end may run neighbours as one;: the enums of
- * ops.h, the checks of
- * plan/check.c, costs, scratch, the tables of kernels, docs/operations.md. The includer defines
- * those of these macros that it wants; the others are empty, and none is left afterwards.
+ * Everything else follows from the row of an op: the enums of ops.h, the checks of plan/check.c,
+ * costs, scratch, the tables of kernels, docs/operations.md. The includer defines those of these
+ * macros that it wants; the others are empty, and none is left afterwards.
  *
  *   PL_OP(KIND, name, COST, RUNS, what, INPUTS, OUTPUTS)
- *       COST: class of cost.h. RUNS: ALONE; TOGETHER, where a back-end may run neighbours as one;
+ *       COST: class of cost.h. RUNS: ALONE; TOGETHER, if a back-end may run neighbours as one;
  *       NO_KERNEL. Inputs are PL_IN and outputs PL_OUT, in the order of op->in and op->out:
  *   PL_IN(KIND, ID, name, TYPE, USE, ROWS, COLS)
  *   PL_OUT(KIND, ID, name, TYPE, USE, ROWS, COLS)

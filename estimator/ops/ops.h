@@ -1,8 +1,8 @@
 /* ops.h - the op kinds of a step program, their operands by name, and their rows at run time.
  *
  * In: op_rows.h, where every op has its row.  Out: enum pl_op_kind; the index of each operand,
- * PL_LINEAR_W in the inputs of a LINEAR, PL_LINEAR_OUT_Y in its outputs; the rows at run
- * time.  Needs: dtype.h. */
+ * PL_LINEAR_W in the inputs of a LINEAR, PL_LINEAR_OUT_Y in its outputs; the rows at run time.
+ * Needs: dtype.h. */
 #ifndef PL_ESTIMATOR_OPS_OPS_H
 #define PL_ESTIMATOR_OPS_OPS_H
 

@@ -1,11 +1,9 @@
 /* resize.h - rewrites a program for another number of samples.
  *
- * In: a brief program and the new shape/ s/Z1  what comes out is what would have been built, tensor
- * by tensor and op by op/Z1  the result equals the program that would have been built, tensor by
- * tensor and op by op.  Out: the same program as
- * pl_program_create_brief() builds, at a fraction of its time: ops and their operands stay, sizes
- * and windows of rows are written again.
- *   Z1  what comes out is what would have been built, tensor by tensor and op by op
+ * In: a brief program and the new shape.  Out: the same program as pl_program_create_brief()
+ * builds, at a fraction of its time: ops and their operands stay, sizes and windows of rows are
+ * written again.
+ *   Z1  the result equals the program that would have been built, tensor by tensor and op by op
  * Use: if (!pl_program_resize(p, &shape)) ... destroy p and build one. */
 #ifndef PL_ESTIMATOR_PROGRAM_RESIZE_H
 #define PL_ESTIMATOR_PROGRAM_RESIZE_H

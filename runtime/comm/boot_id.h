@@ -1,4 +1,4 @@
-/* boot_id.h - which machine a process runs on, as long as that is not started anew.
+/* boot_id.h - identifies the machine that a process runs on, until it is booted again.
  *
  * Needs: Linux. */
 #ifndef PL_RUNTIME_COMM_BOOT_ID_H
@@ -10,7 +10,7 @@
 
 #define PL_MACHINE_TEXT 37
 
-/* Its boot_id; "" = unknown. */
+/* Reads its boot_id; "" = unknown. */
 static inline void pl_machine_read(char out[PL_MACHINE_TEXT]) {
     const ssize_t length = PL_MACHINE_TEXT - 1;
     memset(out, 0, PL_MACHINE_TEXT);

@@ -128,7 +128,7 @@ void pl_control_on_loss(struct pl_control *c, void (*call)(void *arg), void *arg
     pl_control_wake(c); /* the loss may be older */
 }
 
-/* On the clock of `moved`. */
+/* Returns the time in limit_ms, on the clock of `moved`. */
 static struct timespec after_ms(uint32_t limit_ms) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);

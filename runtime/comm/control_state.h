@@ -1,5 +1,5 @@
 /* control_state.h - the inside of the control channel: meet.c makes it, serve.c is its thread,
- * channel.c what the other threads ask of it.
+ * channel.c holds the calls of the other threads.
  *
  *   S1  links and parts belong to meet.c until the thread runs, then to the thread alone
  *   S2  all else that changes is changed under `lock`; `lost` is also read without it
@@ -12,7 +12,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* What rank 0 was given for the round to come. */
+/* The part of a rank that rank 0 holds for the next round. */
 struct pl_part {
     bool there;
     uint32_t call, bytes;
@@ -23,7 +23,7 @@ struct pl_part {
 struct pl_control {
     struct pl_world world;
     uint32_t timeout_ms, beat_ms;
-    uint32_t n_links; /* rank 0: world.size, of which [0] is unused; else 1, to rank 0 */
+    uint32_t n_links; /* rank 0: world.size, and [0] is unused; else 1, the link to rank 0 */
     struct pl_link links[PL_RANKS_MAX];
     struct pl_part parts[PL_RANKS_MAX];
     char hosts[PL_RANKS_MAX][PL_HOST_NAME];
@@ -32,27 +32,27 @@ struct pl_control {
 
     pthread_mutex_t lock;
     pthread_cond_t moved;
-    uint64_t number;              /* of the latest round */
-    const struct pl_round *round; /* that a caller waits for; NULL = none */
+    uint64_t number;              /* number of the latest round */
+    const struct pl_round *round; /* round that a caller waits for; NULL = none */
     bool posted;                  /* the thread has seen it */
     bool done;
     enum { PL_STAY, PL_LEAVE_ORDERLY, PL_LEAVE_EARLY } leave;
-    bool told; /* of a loss, the others; written by the thread alone */
+    bool told; /* the others were told of the loss; written by the thread alone */
 
     pthread_mutex_t hook_lock;  /* held while it is called */
-    void (*on_loss)(void *arg); /* NULL = none, or it was called */
+    void (*on_loss)(void *arg); /* NULL = none, or it was called already */
     void *on_loss_arg;
 
     atomic_bool lost;
     struct pl_loss loss; /* written before `lost` is set, never again */
 };
 
-/* meet.c: the links, the hosts; before there is a thread. */
+/* Makes the links and learns the hosts, before there is a thread (meet.c). */
 pl_err pl_meet(struct pl_control *c, struct pl_meeting *m, struct pl_diag *d);
-/* serve.c */
+/* The thread (serve.c). */
 void *pl_serve(void *control);
 
-/* The first loss is kept. Returns whether it is this one. With `lock` held. */
+/* Records the first loss only. Returns true if it is this one. Called with `lock` held. */
 bool pl_control_set_loss(struct pl_control *c, const struct pl_loss *loss);
 void pl_control_wake(struct pl_control *c);
 

@@ -21,7 +21,7 @@ enum {
     LOOK_MS = 50,      /* between two looks at the ranks */
     SLACK_MS = 2000,   /* beyond the limit of the ranks, for what is killed then */
     LONG_MS = 60000,   /* beyond the limit of their start, for all others */
-    RUNS = -1,         /* of a status */
+    RUNS = -1,         /* a rank that has no exit status yet */
     NOT_STARTED = 127, /* exec failed */
 };
 
@@ -68,7 +68,8 @@ static pl_err reserve_port(struct crew *w, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
-/* Of all ranks. Between fork and exec of a process with one thread. */
+/* Sets the variables that all ranks share. Called between fork and exec of a process with one
+ * thread. */
 static bool set_common(const struct crew *w) {
     char port[16];
     snprintf(port, sizeof port, "%u", w->meeting.port);
@@ -320,7 +321,7 @@ pl_err pl_launch(const struct pl_launch *l, int *status, struct pl_diag *d) {
         err = start_rank(w, r, d);
     if (err != PL_ERR_OK) kill_all(w, SIGKILL);
     watch(w);
-    /* Who lost the one that fell ends with the status of COMM_PEER_LOST. */
+    /* A rank that lost the one that fell ends with the status of COMM_PEER_LOST. */
     w->fallen.is_whole = w->fallen.signal && w->started && w->ranks[0].status == 0 && !w->erred;
     if (err == PL_ERR_OK)
         *status = w->fallen.is_whole ? 0 : w->first_of_own ? w->first_of_own : w->first;

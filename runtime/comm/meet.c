@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 enum {
-    HELLO_MS = 2000, /* for who connected, to say who it is */
-    TRY_MS = 2000,   /* for one connect */
+    HELLO_MS = 2000, /* limit for a new connection to send its hello */
+    TRY_MS = 2000,   /* limit for one connect */
     AGAIN_MS = 50,   /* between two */
     STRANGERS = 32,  /* that may wait to be heard at one time */
     IN_OF_RANK = 512 /* largest message from a rank to rank 0 */
@@ -296,7 +296,7 @@ static pl_err receive_all(struct pl_control *c, const struct pl_meeting *m, stru
     pl_err err = PL_ERR_OK;
     for (int i = 0; i < STRANGERS; i++)
         h.strangers[i].link.fd = -1;
-    /* Who comes soon after a failure is told of it as well. */
+    /* A rank that comes soon after a failure is told of it as well. */
     while (h.here < c->world.size && pl_now_ms() < until_ms) {
         wait_for_any(&h, m->listener, pl_u64_min(until_ms, tell_ms));
         pl_err now = hear_all(&h, m->listener, err == PL_ERR_OK ? &own : NULL);
@@ -356,7 +356,7 @@ static void say_hello(struct pl_link *l, enum pl_message kind, uint32_t rank, ui
     put(l, kind, &hello, sizeof hello);
 }
 
-/* Until rank 0 says that all are there. False: it ended the connection, or said nothing. */
+/* Waits until rank 0 says that all are there. False: it ended the connection, or said nothing. */
 static bool be_welcomed(struct pl_control *c, uint64_t until_ms, char why[PL_WHY], bool *refused) {
     struct pl_head head;
     const void *body;
@@ -428,7 +428,7 @@ static pl_err go_to_rank_0(struct pl_control *c, const struct pl_meeting *m, str
         bool met = false;
         if (try_once(c, m, until_ms, now, &met, &refused)) return PL_ERR_OK;
         if (refused) return pl_diag_set(d, PL_ERR_COMM_INIT, "%s", now);
-        /* What a connection came to says more than that there is none any more. */
+        /* The outcome of a connection says more than that there is none any more. */
         if (met || !ever_met) memcpy(why, now, sizeof why);
         ever_met |= met;
         if (pl_now_ms() >= tell_ms) {

@@ -15,10 +15,10 @@
 
 enum {
     LOOK_MS = 50,     /* between two looks whether a rank was lost */
-    RETURN_MS = 2000, /* for the thread to end an exchange it was told to end */
+    RETURN_MS = 2000, /* limit for the thread to end an exchange that it was told to end */
 };
 
-/* What the thread is to do next. */
+/* The next task of the thread. */
 enum task { TASK_NONE, TASK_START, TASK_SHARE, TASK_EXCHANGE, TASK_FINISH };
 
 struct pl_mpi {
@@ -33,8 +33,8 @@ struct pl_mpi {
     uint32_t rank, size;
     void *shared;
     uint64_t shared_bytes;
-    struct pl_move *moves; /* of the exchange, in pieces */
-    void *memory;          /* of the module */
+    struct pl_move *moves; /* moves of the exchange, in pieces */
+    void *memory;          /* memory for the module */
     uint32_t n, room;
 };
 
@@ -48,7 +48,8 @@ static void *open_beside(const char *folder, const char *below, char *tried, siz
 
 static void *open_module(char *tried, size_t bytes) {
     static const char *const places[] = {"/libplimsoll-mpi.so",
-                                         "/../runtime/comm/libplimsoll-mpi.so"}; /* of a build */
+                                         "/../runtime/comm/libplimsoll-mpi.so"}; /* path in a build
+                                                                                    directory */
     const char *given = getenv("PLIMSOLL_MPI_MODULE");
     char folder[512];
     void *library = NULL;
@@ -81,7 +82,7 @@ pl_err pl_mpi_find(const struct pl_mpi_module **out, struct pl_diag *d) {
 
 /* ---- the thread ---- */
 
-/* What the libraries below MPI keep until the process ends is none of ours. */
+/* Memory that the libraries below MPI keep until the process ends is not ours. */
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/lsan_interface.h>
 static void expect_leaks(void) {
@@ -169,7 +170,7 @@ static void destroy(struct pl_mpi *m) {
     free(m);
 }
 
-/* What a thread holds that never came back stays. */
+/* The resources of a thread that never returned are not freed. */
 static void abandon(struct pl_mpi **mpi) {
     pthread_detach((*mpi)->thread);
     *mpi = NULL;

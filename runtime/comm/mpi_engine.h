@@ -1,7 +1,7 @@
 /* mpi_engine.h - MPI on a thread of its own, so that waiting for it has a limit.
  *
  * MPI_Init, MPI_Finalize and, where a peer was killed, any other call may never return. The thread
- * that makes them all is left behind then, and with it what it holds.
+ * that makes all calls is then abandoned, together with its resources.
  * Needs: mpi_module.h, threads, the loader. Use: pl_mpi_start(&mpi, &world, NULL, 60000, &d); */
 #ifndef PL_RUNTIME_COMM_MPI_ENGINE_H
 #define PL_RUNTIME_COMM_MPI_ENGINE_H
@@ -9,18 +9,19 @@
 #include "runtime/comm/control.h"
 #include "runtime/comm/mpi_module.h"
 
-/* The module that belongs to this program: PLIMSOLL_MPI_MODULE, else beside the executable, else
- * where it is installed. COMM_INIT: none, or one of another version. It is never unloaded. */
+/* Finds the module that belongs to this program: PLIMSOLL_MPI_MODULE, else the one in the directory
+ * of the executable, else the installed one. COMM_INIT: there is none, or it has another version.
+ * It is never unloaded. */
 pl_err pl_mpi_find(const struct pl_mpi_module **out, struct pl_diag *d);
 
 /* Loads the module and starts MPI. COMM_INIT: not within the limit, or MPI counts the ranks
- * otherwise than the world. COMM_PEER_LOST, where there is a control channel that says so. */
+ * otherwise than the world. COMM_PEER_LOST: the control channel, if there is one, reported it. */
 pl_err pl_mpi_start(struct pl_mpi **out, const struct pl_world *world, struct pl_control *control,
                     uint32_t limit_ms, struct pl_diag *d);
-/* The bytes of rank 0 to all; before there is a control channel. */
+/* Sends the bytes of rank 0 to all, before there is a control channel. */
 pl_err pl_mpi_share(struct pl_mpi *m, void *p, uint32_t bytes, uint32_t limit_ms,
                     struct pl_diag *d);
-/* NULL-safe; sets it to NULL. orderly: all ranks do the same now. Else MPI is left as it is. */
+/* NULL-safe; sets *m to NULL. orderly: all ranks call this now. Else MPI is left as it is. */
 void pl_mpi_finish(struct pl_mpi **m, bool orderly, uint32_t limit_ms);
 
 #endif

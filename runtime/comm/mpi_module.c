@@ -19,8 +19,8 @@ enum { TAG_BYTES, TAG_OFFER, TAG_READ };
 static MPI_Comm ranks = MPI_COMM_NULL;
 static struct pl_near near;
 
-/* What a move sends instead of its bytes where the receiver reads them; it answers by an empty
- * message once it has. */
+/* Sent by a move instead of its bytes if the receiver reads them; the receiver answers by an empty
+ * message when it has. */
 struct offer {
     uint64_t address, bytes;
 };
@@ -37,10 +37,10 @@ static int meet_near(uint32_t rank, uint32_t size) {
 
 static int start(uint32_t *rank, uint32_t *size) {
     int e, level, r = 0, n = 0;
-    /* Of UCX, below MPICH: reading the memory of a process that was killed ends the reader too. */
+    /* UCX, below MPICH, ends a reader when it reads the memory of a process that was killed. */
     (void)setenv("UCX_TLS", "^cma", 0);
     if ((e = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level)) != MPI_SUCCESS) return e;
-    /* Of the world: what fails on several requests at once is reported there. */
+    /* Failures of several requests at once are reported at the world. */
     if ((e = MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN)) != MPI_SUCCESS) return e;
     if ((e = MPI_Comm_dup(MPI_COMM_WORLD, &ranks)) != MPI_SUCCESS) return e;
     if ((e = MPI_Comm_rank(ranks, &r)) != MPI_SUCCESS) return e;
@@ -72,7 +72,7 @@ static int post(const struct pl_move *m, struct offer *offer, MPI_Request *reque
     const bool offered = pl_near_moves(&near, m->peer, m->receive, m->bytes);
     void *p = offered ? offer : m->p;
     int bytes = offered ? (int)sizeof *offer : (int)m->bytes;
-    /* Of any tag: a rank that sends what is not expected is found, not waited for. */
+    /* Any tag is received: a rank that sends something unexpected is found, not waited for. */
     if (m->receive) return MPI_Irecv(p, bytes, MPI_BYTE, (int)m->peer, MPI_ANY_TAG, ranks, request);
     *offer = (struct offer){(uintptr_t)m->p, m->bytes};
     return MPI_Isend(p, bytes, MPI_BYTE, (int)m->peer, offered ? TAG_OFFER : TAG_BYTES, ranks,
@@ -99,7 +99,7 @@ static int check_sizes(const struct pl_move *moves, uint32_t n, const MPI_Status
     return 0;
 }
 
-/* Of a test that failed: the first request that did. */
+/* Returns the error of the first request that failed in a test. */
 static int failure(int e, uint32_t n, const MPI_Status *statuses) {
     int class = e;
     for (uint32_t i = 0; e == MPI_ERR_IN_STATUS && i < n; i++)

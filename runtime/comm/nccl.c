@@ -31,8 +31,8 @@ struct engine {
     const struct pl_nccl *nccl;
     pthread_mutex_t lock, ending;
     ncclComm_t comm;     /* NULL: not there, or no more */
-    cudaStream_t stream; /* of exchanges that are to be complete on return */
-    uint64_t bytes;      /* of the device, as the free ones went; where NCCL does not count */
+    cudaStream_t stream; /* for exchanges that are to be complete on return */
+    uint64_t bytes;      /* decrease of the device's free bytes, if NCCL does not count its own */
     void *taken[TAKEN];  /* memory that NCCL gave; NULL: the place is free */
 };
 
@@ -50,7 +50,7 @@ static void rest(uint32_t *times) {
 
 /* ---- results ---- */
 
-/* What the communicator says of itself; ncclRemoteError where it was aborted. */
+/* Returns the communicator's own error; ncclRemoteError if it was aborted. */
 static ncclResult_t state_of(struct engine *e) {
     ncclResult_t r = ncclRemoteError;
     pthread_mutex_lock(&e->lock);
@@ -102,7 +102,7 @@ static pl_err explain(struct pl_comm *c, ncclResult_t r) {
 
 /* ---- the end ---- */
 
-/* On return the communicator is gone, even if it is another thread that aborts it. */
+/* The communicator is gone on return, even if another thread aborts it. */
 static void engine_abort(struct pl_comm *c) {
     struct engine *e = of(c);
     pthread_mutex_lock(&e->ending);
@@ -235,13 +235,13 @@ static bool is_taken(const struct engine *e, const void *p) {
 
 /* ---- registration ---- */
 
-/* Of this memory NCCL asks only that it is the device's: any address will do, since NCCL rounds to
- * pages itself (ncclRegister in its register.cc). That is not to say that a copy needs no buffer in
- * between. NCCL decides so when it first sends from the memory, which is also when it takes what
- * registration needs of the device: a table of addresses. In its User Guide, "General Buffer
- * Registration": between GPUs of one machine memory of ncclMemAlloc is used so, and what cudaMalloc
- * gave only if NCCL_LEGACY_CUDA_REGISTER=1; "Buffer Registration and PXN": over a network only
- * without PXN. Where NCCL gives memory, other memory is therefore not registered: one rank might
+/* NCCL requires of this memory only that it is the device's: any address will do, since NCCL rounds
+ * to pages itself (ncclRegister in its register.cc). A copy may still need a buffer in between.
+ * NCCL decides so when it first sends from the memory, which is also when it takes the memory that
+ * registration needs on the device: a table of addresses. In its User Guide, "General Buffer
+ * Registration": between GPUs of one machine memory of ncclMemAlloc is used directly, and memory of
+ * cudaMalloc only if NCCL_LEGACY_CUDA_REGISTER=1; "Buffer Registration and PXN": over a network
+ * only without PXN. If NCCL gives memory, other memory is therefore not registered: one rank might
  * have the one kind and another the other (C5). */
 static void *engine_register(struct pl_comm *c, void *p, uint64_t bytes) {
     struct engine *e = of(c);

@@ -34,7 +34,7 @@ static const char *find_functions(struct pl_nccl *nccl) {
     return NULL;
 }
 
-/* What a later version has, and this library may lack. */
+/* Functions of later versions, which this library may lack. */
 static void find_later_functions(struct pl_nccl *nccl) {
     void *symbol = dlsym(nccl->library, "ncclCommMemStats");
     memcpy(&nccl->mem_stats, &symbol, sizeof symbol);

@@ -95,7 +95,7 @@ static bool do_abort(struct pl_pmi *p, uint32_t rank, const char *line) {
 static bool obey(struct pl_pmi *p, uint32_t rank, const char *line) {
     static const struct {
         const char *name;
-        const char *reply; /* where it is always the same */
+        const char *reply; /* the reply, if it is always the same */
         bool (*run)(struct pl_pmi *p, uint32_t rank, const char *line);
     } commands[] = {
         {"init", "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n", NULL},

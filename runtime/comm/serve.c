@@ -8,7 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { FAREWELL_MS = 1000 }; /* for the last words to leave, and the others to end theirs */
+enum { FAREWELL_MS = 1000 }; /* limit for the last messages to leave, and for the others to send
+                                theirs */
 
 static bool is_centre(const struct pl_control *c) {
     return c->world.rank == 0;
@@ -73,7 +74,7 @@ static const char *call_name(uint32_t call) {
     return call < sizeof names / sizeof *names ? names[call] : "no known call";
 }
 
-/* Whether the part fits the round; a loss of the rank it came from where not. */
+/* True if the part fits the round; else records a loss of the rank that it came from. */
 static bool fits(struct pl_control *c, uint32_t rank, const struct pl_round *r) {
     struct pl_loss loss = {.rank = rank, .err = PL_ERR_COMM_MISMATCH};
     const struct pl_part *p = &c->parts[rank];
@@ -87,7 +88,7 @@ static bool fits(struct pl_control *c, uint32_t rank, const struct pl_round *r) 
     return false;
 }
 
-/* What all get, of the parts of the others and the caller's own. */
+/* Writes the whole of a round from the parts of the others and the caller's own. */
 static void compose(const struct pl_control *c, const struct pl_round *r, unsigned char *all) {
     if (r->bytes) memcpy(all, r->mine, r->bytes);
     if (r->call == PL_CALL_BROADCAST) return;
@@ -129,7 +130,7 @@ static void send_part(struct pl_control *c) {
     c->posted = true;
 }
 
-/* What a caller waits for moves as far as it can. */
+/* Advances the round that a caller waits for as far as possible. */
 static void move_round(struct pl_control *c) {
     uint32_t left = 0;
     pthread_mutex_lock(&c->lock);
@@ -188,7 +189,7 @@ static void take_leave(struct pl_control *c, uint32_t link) {
     c->links[link].left = true;
 }
 
-/* What both sides may say, and what only one may. */
+/* Handles messages that both sides may send, and those that only one may. */
 static void take(struct pl_control *c, uint32_t link, const struct pl_head *head,
                  const void *body) {
     if (head->kind == PL_MESSAGE_LOST)
@@ -256,7 +257,7 @@ static void flush(struct pl_control *c) {
         if (!pl_link_flush(&c->links[i])) lose(c, i, PL_ERR_COMM_PEER_LOST, "ended without a word");
 }
 
-/* What is lost, however that was found, is told to whom this rank is connected; once. */
+/* Tells every connected rank of the first loss, once. */
 static void tell_loss(struct pl_control *c) {
     if (c->told || !atomic_load(&c->lost)) return;
     put_loss(c, &c->loss);
@@ -269,7 +270,7 @@ static void tell_loss(struct pl_control *c) {
 
 /* ---- the end ---- */
 
-/* After the others were told: an engine may take its time. */
+/* The hook is called after the others were told, since an engine may take its time. */
 static void call_hook(struct pl_control *c) {
     if (!atomic_load(&c->lost)) return;
     pthread_mutex_lock(&c->hook_lock);

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In the order in which they are believed: a wrapper under mpirun may set RANK and WORLD_SIZE, and
- * srun may start the ranks of mpirun. */
+/* Launchers in order of precedence: a wrapper under mpirun may set RANK and WORLD_SIZE, and srun
+ * may start the ranks of mpirun. */
 static const struct launcher {
     const char *name, *rank, *size, *local_rank, *local_size;
-    bool may_differ; /* its variables also describe what started the ranks of another */
+    bool may_differ; /* its variables may describe the launcher of another launcher's ranks */
 } launchers[] = {
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", false},
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
@@ -79,7 +79,7 @@ struct place {
     uint32_t rank, size, local_rank, local_size; /* UINT32_MAX = not said */
 };
 
-/* Whether the launcher has left its variables. COMM_INIT: half of them. */
+/* Reads the variables of a launcher, if it has set them. COMM_INIT: half of them are set. */
 static pl_err read_launcher(const struct launcher *l, struct place *p, bool *there,
                             struct pl_diag *d) {
     bool rank = value_of(l->rank), size = value_of(l->size);
@@ -105,7 +105,8 @@ static pl_err check_place(const struct launcher *l, const struct place *p, struc
     return PL_ERR_OK;
 }
 
-/* What the believed launcher does not say of this machine may come from one that agrees with it. */
+/* Facts about this machine that the chosen launcher does not give may come from one that agrees
+ * with it. */
 static void adopt_local(struct place *p, const struct place *other) {
     if (p->local_rank == UINT32_MAX) p->local_rank = other->local_rank;
     if (p->local_size == UINT32_MAX) p->local_size = other->local_size;

@@ -86,7 +86,7 @@ pl_err pl_aside_find(const struct pl_plan *plan, uint32_t *turns, struct pl_diag
 
 /* --- running --------------------------------------------------------------------------------- */
 
-/* Of ranges before this one nothing is under way: A3. */
+/* No op of an earlier range is still running (A3). */
 void pl_aside_open(struct pl_exec *e, uint32_t first) {
     const struct pl_program *p = e->plan->program;
     const bool alone = pl_shape_ranks(&p->shape) > 1 && !e->device->comm;

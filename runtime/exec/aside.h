@@ -1,13 +1,13 @@
 /* aside.h - copies of host memory, and ops between ranks, that run while later ops compute.
  *
- * In: a plan.  Out: for every op, which of those it has to wait for.  Needs: executor.h. Private to
- * exec.
+ * In: a plan.  Out: for every op, the last of those that it has to wait for.  Needs: executor.h.
+ * Private to exec.
  *   A1  an op aside begins after every op before it, and ops aside run one after another, in the
  *       order of the program, which is the same for all ranks
  *   A2  an op that touches memory which an earlier op aside of its phase writes, or that writes
  *       where one reads, begins after it; which ops those are follows from the places of tensors,
  *       so memory that changes hands is waited for like the tensor itself
- *   A3  whatever follows a range of ops follows its ops aside, too, whether or not an op failed
+ *   A3  the ops after a range run after its ops aside, too, even if an op failed
  *   A4  where a clock reads each op, and on a device that runs nothing aside, they are ops like any
  *       other; so are those between ranks of a program of one rank, and what the device cannot
  *       begin aside, since other ranks wait for what it sends
@@ -19,17 +19,17 @@
 
 #include "runtime/exec/executor.h"
 
-/* Whether an op of the program may run aside. */
+/* True if an op of the program may run aside. */
 bool pl_aside_is(const struct pl_program *p, const struct pl_op *op);
-/* Ops aside are numbered from 1 on. turns[i]: of one, its number; of another op, the last that has
- * to have ended before op i begins, 0 = none. [n_ops] HOST_OOM. */
+/* Numbers ops aside from 1 on. turns[i]: the number of an op aside; for another op, the last one
+ * that must have ended before op i begins, 0 = none. [n_ops] HOST_OOM. */
 pl_err pl_aside_find(const struct pl_plan *plan, uint32_t *turns, struct pl_diag *d);
 
-/* Before a range of ops. */
+/* Called before a range of ops. */
 void pl_aside_open(struct pl_exec *e, uint32_t first);
-/* Before ops [first, first + n), which may run as one. */
+/* Called before ops [first, first + n), which may run as one. */
 pl_err pl_aside_await(struct pl_exec *e, uint32_t first, uint32_t n);
-/* Runs op i, aside if it is to be. */
+/* Runs op i, aside if possible. */
 pl_err pl_aside_run(struct pl_exec *e, uint32_t i, pl_kernel_fn kernel, const struct pl_call *call);
 pl_err pl_aside_join(struct pl_exec *e);
 

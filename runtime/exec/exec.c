@@ -53,7 +53,7 @@ void *pl_exec_lend(struct pl_exec *e, uint32_t tensor) {
     return pl_exec_address(e, tensor);
 }
 
-/* What was started before has ended. */
+/* Waits until the device has done what was started before. */
 static pl_err finish_pending(struct pl_exec *e) {
     pl_err err = PL_ERR_OK;
     if (e->pending && e->device->ops->sync) err = e->device->ops->sync(e->device);
@@ -257,7 +257,7 @@ static pl_err run_each(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_
     return failed;
 }
 
-/* What comes after the range may touch all that ops aside touch. */
+/* The ops after the range may touch everything that its ops aside touch. */
 static pl_err run_ops(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_diag *d) {
     pl_aside_open(e, first);
     const pl_err err = run_each(e, first, n, d), joined = pl_aside_join(e);

@@ -7,8 +7,8 @@
  *   E2  running allocates nothing; views are made once, only row counts change with the batch
  *   E3  an op of the host runs on the CPU's kernels, after everything that was copied before it
  *   E4  under AddressSanitizer a tensor of a phase may be touched only while it lives: poison.h
- *   E5  of several ranks one that failed still runs the ops between ranks, so that the others come
- *       to where outcomes are agreed on; whoever begins a step anew lifts `muted`
+ *   E5  a rank that failed still runs the ops between ranks, so that the others reach the point
+ *       where outcomes are agreed on; the caller that begins a step anew clears `muted`
  *   E6  copies of host memory, and ops between ranks, run while later ops compute, where the device
  *       can do that: aside.h
  * Use: pl_exec_init(&e, plan, dev, &d); pl_exec_bind(&e, &job, &batch, &d);
@@ -25,19 +25,20 @@ pl_err pl_exec_init(struct pl_exec *e, const struct pl_plan *plan, struct pl_dev
 /* Fills the views; arenas may be bound again after they moved. E1: RUNTIME_PLAN_BROKEN. */
 pl_err pl_exec_bind(struct pl_exec *e, const struct pl_arena *job, const struct pl_arena *batch,
                     struct pl_diag *d);
-/* The micro-batch that the following runs are for, after the earlier ones; bound already. */
+/* Sets the micro-batch of the following runs, once the earlier ones are done. Needs a binding. */
 pl_err pl_exec_describe(struct pl_exec *e, const struct pl_batch *b, struct pl_diag *d);
 pl_err pl_exec_run_phase(struct pl_exec *e, enum pl_phase phase, struct pl_diag *d);
-/* Ops [first, first+n) of the list. */
+/* Runs ops [first, first+n) of the list. */
 pl_err pl_exec_run(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_diag *d);
-/* Between a tensor and ordinary memory, wherever it lies; src may be reused, dst is complete. */
+/* Copies between a tensor, in any memory, and ordinary memory; src may be reused at once, dst is
+ * complete. */
 pl_err pl_exec_upload(struct pl_exec *e, uint32_t tensor, const void *src, uint64_t bytes);
 pl_err pl_exec_download(struct pl_exec *e, uint32_t tensor, void *dst, uint64_t bytes);
-/* pl_exec_address() of a STEP tensor that the caller itself fills or reads before the next run,
- * whatever ran before: the exception to E4. */
+/* pl_exec_address() of a STEP tensor that the caller itself fills or reads before the next run: the
+ * exception to E4. */
 void *pl_exec_lend(struct pl_exec *e, uint32_t tensor);
-/* Drops what was written down for replaying, and its memory: operands are about to move, and the
- * arenas may be released. */
+/* Drops recorded graphs and their memory: operands are about to move, and the arenas may be
+ * released. */
 void pl_exec_forget(struct pl_exec *e);
 void pl_exec_finish(struct pl_exec *e); /* leaves {0} */
 

@@ -1,4 +1,5 @@
-/* executor.h - what an executor holds: a plan, its arenas, and the views that ops are called with.
+/* executor.h - the state of an executor: a plan, its arenas, and the views that ops are called
+ * with.
  *
  * Out: struct pl_exec, which exec.h makes, binds and runs.  Needs: plan, device. */
 #ifndef PL_RUNTIME_EXEC_EXECUTOR_H
@@ -8,20 +9,20 @@
 #include "runtime/device/device.h"
 
 struct pl_exec_patch; /* a view whose row count follows the batch */
-struct pl_poison;     /* private: poison.h */
+struct pl_poison;     /* private (poison.h) */
 
-struct pl_host_arenas { /* by memory; the row of the device stays {0} */
+struct pl_host_arenas { /* indexed by memory; the entry of the device stays {0} */
     struct pl_arena job[PL_PLACE_COUNT], batch[PL_PLACE_COUNT];
 };
 
-struct pl_op_time { /* what the runs of an op took, together; of ops that run as one, the first */
+struct pl_op_time { /* The time of all runs of an op; ops that run as one count for the first. */
     double seconds;
     uint64_t runs;
 };
 
-/* A range of ops and what its grids and products follow from: repeats.h. */
+/* A range of ops and everything that its grids and products depend on (repeats.h). */
 struct pl_exec_shape {
-    uint32_t first_op, n_ops; /* n_ops 0 = an entry that is free */
+    uint32_t first_op, n_ops; /* n_ops 0 = a free entry */
     uint64_t n_tokens, n_seqs, n_targets;
     bool opens_step;        /* its micro-batch is the first of the step */
     bool refused;           /* it cannot be replayed, or its graph would be too large */
@@ -36,29 +37,29 @@ struct pl_exec {
     const struct pl_plan *plan;        /* borrowed */
     struct pl_device *device;          /* borrowed */
     struct pl_device *host;            /* borrowed; runs the host's ops; the device unless set */
-    struct pl_host_arenas host_arenas; /* set before binding; {0} where the plan has none */
-    bool muted;   /* an op of this rank failed: only what other ranks wait for is run */
-    bool pending; /* the device may still be working on what a host's op needs */
+    struct pl_host_arenas host_arenas; /* set before binding; {0} if the plan has none */
+    bool muted;   /* an op of this rank failed: only ops that other ranks wait for run */
+    bool pending; /* the device may still be working on inputs of a host's op */
     struct pl_arena job, batch_arena;
-    struct pl_batch batch; /* facts of the micro-batch at hand: pl_exec_describe() */
+    struct pl_batch batch; /* facts of the current micro-batch: pl_exec_describe() */
     struct pl_call *calls; /* [n_ops] */
     struct pl_exec_patch *patches;
     uint32_t n_patches;
-    uint64_t cut_tokens, cut_targets; /* row counts the views are cut to */
+    uint64_t cut_tokens, cut_targets; /* row counts that the views are limited to */
     uint64_t ops_run;
-    struct pl_op_time *times; /* [n_ops], borrowed, added to; NULL: no clock is read */
+    struct pl_op_time *times; /* [n_ops], borrowed; times are added; NULL = no clock is read */
     struct pl_exec_shape shapes[PL_EXEC_SHAPES];
-    uint64_t clock;           /* runs that might have been replayed */
-    uint32_t recordings;      /* since the binding */
+    uint64_t clock;           /* counts runs that might have been replayed */
+    uint32_t recordings;      /* number since the binding */
     uint32_t *turns;          /* [n_ops]: aside.h */
-    bool aside;               /* some ops run aside in the range at hand; of them: */
-    uint32_t begun, awaited;  /* the last that began, and the last that was waited for */
-    struct pl_poison *poison; /* NULL without AddressSanitizer, and on other devices than the CPU */
+    bool aside;               /* some ops of the current range run aside; of these: */
+    uint32_t begun, awaited;  /* the last one that began, and the last one that was waited for */
+    struct pl_poison *poison; /* NULL without AddressSanitizer, and on devices other than the CPU */
 };
 
-/* The arena that a tensor lies in. */
+/* Returns the arena of a tensor. */
 const struct pl_arena *pl_exec_arena(const struct pl_exec *e, const struct pl_tensor *t);
-/* Address of a tensor in its memory. */
+/* Returns the address of a tensor in its memory. */
 void *pl_exec_address(const struct pl_exec *e, uint32_t tensor);
 
 #endif

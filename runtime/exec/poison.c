@@ -19,7 +19,7 @@ struct pl_poison {
     struct by_op born, dead;
 };
 
-/* A tensor that no op uses has a first op behind all ops. */
+/* False for a tensor that no op uses: its first op is after all ops. */
 static bool has_life(const struct pl_plan *plan, uint32_t id) {
     return plan->program->tensors[id].scope == PL_SCOPE_STEP &&
            plan->places[id].first_op < plan->program->n_ops;

@@ -1,10 +1,11 @@
-/* poison.h - under AddressSanitizer, what no living tensor owns of a batch arena is poisoned.
+/* poison.h - under AddressSanitizer, bytes of a batch arena that no living tensor owns are
+ * poisoned.
  *
  * In: a plan's lifetimes and the batch arenas of a bound executor.  Out: a read or a write outside
  * the life of a tensor, or in the padding between tensors, ends the program with a report.
  * Needs: executor.h. Private to exec.
  *   Z1  a tensor's bytes are open from its first op, or from pl_exec_lend() before that, until the
- *       next op after its last one begins: what a phase leaves can be read until then
+ *       next op after its last one begins: results of a phase can be read until then
  *   Z2  everything else of the batch arenas is poisoned while ops run
  *   Z3  nothing is poisoned before the first run, after pl_exec_forget() and while an op of LOAD or
  *       SAVE runs: the buffers of those two are filled and emptied outside of ops
@@ -28,11 +29,11 @@
 
 #ifdef PL_POISONS
 pl_err pl_poison_init(struct pl_exec *e, struct pl_diag *d);
-/* Ops [first, first + n) are about to run as one. */
+/* Called when ops [first, first + n) are about to run as one. */
 void pl_poison_before(struct pl_exec *e, uint32_t first, uint32_t n);
-/* A STEP tensor is filled or read by the host before the next run. */
+/* Opens a STEP tensor that the host fills or reads before the next run. */
 void pl_poison_open(struct pl_exec *e, uint32_t tensor);
-void pl_poison_lift(struct pl_exec *e); /* before the arenas go to anyone else */
+void pl_poison_lift(struct pl_exec *e); /* called before the arenas go to another owner */
 void pl_poison_finish(struct pl_exec *e);
 #else
 static inline pl_err pl_poison_init(struct pl_exec *e, struct pl_diag *d) {

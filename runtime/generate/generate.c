@@ -23,8 +23,9 @@
 struct sequence {
     struct pl_generated_sequence *out;
     uint64_t most;        /* ids it may hold */
-    uint64_t cached;      /* of them in the cache */
-    uint64_t rope_length; /* whose frequencies its positions in the cache have */
+    uint64_t cached;      /* number of its tokens that are in the cache */
+    uint64_t rope_length; /* the length by whose frequencies its positions in the cache are
+                             turned */
     bool ended;
 };
 
@@ -237,7 +238,7 @@ static pl_err run_to_the_end(struct generator *g, struct pl_diag *d) {
 
 /* ---- from the start to the end ---- */
 
-/* There is no smaller batch of the same prompts. */
+/* The same prompts cannot run in a smaller batch. */
 static pl_err reserve(struct pl_session *s, struct pl_diag *d) {
     struct pl_oom oom;
     struct pl_diag failure = {0};

@@ -1,6 +1,7 @@
-/* generate.h - tokens that continue prompts, by the program of inference.
+/* generate.h - continues prompts by tokens, with the program of inference.
  *
- * In: a job with `inference` set, prompts as ids, how to choose.  Out: the ids that follow.
+ * In: a job with `inference` set, prompts as ids, settings of the sampler.  Out: the ids that
+ * follow.
  * Needs: admit, session, sampler.
  *   N1  the plan is judged before a device is opened, as training's is; planned == allocated
  *   N2  after the first run the device's allocation counter stands still
@@ -26,21 +27,22 @@ struct pl_prompt {
 
 struct pl_generate_options {
     FILE *messages; /* never NULL */
-    bool quiet, colour;      /* of messages */
-    uint64_t max_new_tokens; /* of a sequence; with its prompt at most job->max_seq_length */
+    bool quiet, colour;      /* about `messages` */
+    uint64_t max_new_tokens; /* of each sequence; with its prompt at most job->max_seq_length */
     bool ignore_eos;
-    const int32_t *turn_end; /* nullable: an id that ends an answer as the model's own do */
+    const int32_t *turn_end; /* nullable; an id that ends an answer, as the model's own end tokens
+                                do */
     struct pl_sampling sampling;
     volatile sig_atomic_t *stop; /* nullable; non-zero: stop between two tokens */
-    /* Both nullable. logits: row [vocab] after `position` tokens of a sequence; token: what was
-     * chosen from it. */
+    /* Both are nullable. logits: row [vocab] after `position` tokens of a sequence; token: the id
+     * that was chosen from it. */
     void (*logits)(void *ctx, uint32_t sequence, uint64_t position, const float *row);
     void (*token)(void *ctx, uint32_t sequence, int32_t id);
     void *ctx;
 };
 
 enum pl_generate_end { PL_END_LENGTH, PL_END_EOS, PL_END_SIGNAL };
-const char *pl_generate_end_name(enum pl_generate_end end); /* "length", "eos", "signal" */
+const char *pl_generate_end_name(enum pl_generate_end end); /* "length", "eos" or "signal" */
 
 struct pl_generated_sequence {
     int32_t *ids; /* owned; prompt and answer */
@@ -49,14 +51,15 @@ struct pl_generated_sequence {
 };
 
 struct pl_generated {
-    struct pl_generated_sequence *sequences; /* [n], owned; one a prompt */
+    struct pl_generated_sequence *sequences; /* [n], owned; one for each prompt */
     uint32_t n;
     uint64_t planned_bytes, allocated_bytes, measured_bytes;
-    uint64_t prompt_tokens, new_tokens; /* computed in runs that hold a prompt; in the others */
+    uint64_t prompt_tokens, new_tokens; /* computed in runs that hold a prompt; and in the others */
     double prompt_seconds, new_seconds;
 };
 
-/* n = job->batch_size. PL_ERR_INTERRUPTED after a signal, with *out valid. Finish *out always. */
+/* n = job->batch_size. PL_ERR_INTERRUPTED after a signal, with *out valid. *out must be finished in
+ * every case. */
 pl_err pl_generate(struct pl_preflight *pf, const struct pl_generate_options *opt,
                    const struct pl_prompt *prompts, uint32_t n, struct pl_generated *out,
                    struct pl_diag *d);

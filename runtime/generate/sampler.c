@@ -119,7 +119,7 @@ static int32_t choose_any(struct pl_sampler *s, const float *logits,
     return (int32_t)walk(s->weights, s->vocab, draw(s, at) * sum);
 }
 
-/* What top_p takes its share of: all that top_k left. */
+/* Returns the sum that top_p is a share of: over all that top_k left. */
 static double whole(struct pl_sampler *s, const float *logits, uint64_t most) {
     const float best = s->heap[0].logit;
     double sum = 0;

@@ -1,6 +1,6 @@
 /* sampler.h - from a row of logits to a token.
  *
- * In: logits of one position, what the sequence holds so far, settings.  Out: an id.
+ * In: logits of one position, the ids of the sequence so far, settings.  Out: an id.
  * Needs: base, kernels/rng.h. Runs on the host; allocates once.
  *   S1  greedy is the largest logit, the lowest id among equals
  *   S2  a drawn token is a function of the logits, the settings and (seed, sequence, position)
@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 struct pl_sampling {
-    double temperature;        /* 0: greedy, and what follows but the penalty has no effect */
+    double temperature;        /* 0: greedy; of the following only the penalty then has an effect */
     uint32_t top_k;            /* 0: all */
     double top_p, min_p;       /* 1 and 0: all */
     double repetition_penalty; /* 1: none */
@@ -35,22 +35,23 @@ struct pl_candidate {
 struct pl_sampler {
     struct pl_sampling how;
     uint64_t vocab;
-    struct pl_candidate *heap; /* [vocab], owned; those that were taken stand after the others */
+    struct pl_candidate *heap; /* [vocab], owned; candidates that were taken stand after the
+                                  others */
     double *weights;           /* [vocab], owned: exp((logit - best) / temperature), as taken */
     uint64_t taken;
-    bool *seen; /* [vocab], owned: ids of the sequence, while they are punished */
+    bool *seen; /* [vocab], owned: ids of the sequence, while the penalty applies to them */
 };
 
 struct pl_sampler_place {
-    uint64_t sequence, position; /* of the token to choose */
-    const int32_t *ids;          /* [n] what stands before it */
+    uint64_t sequence, position; /* position of the token to choose */
+    const int32_t *ids;          /* [n] ids before it */
     uint64_t n;
 };
 
 pl_err pl_sampler_init(struct pl_sampler *s, const struct pl_sampling *how, uint64_t vocab,
                        struct pl_diag *d);
 void pl_sampler_finish(struct pl_sampler *s); /* leaves {0} */
-/* logits: [vocab]; changed where a penalty applies. */
+/* logits: [vocab]; changed if a penalty applies. Returns the id. */
 int32_t pl_sampler_choose(struct pl_sampler *s, float *logits, const struct pl_sampler_place *at);
 
 #endif

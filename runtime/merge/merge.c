@@ -73,7 +73,7 @@ static pl_err plan_within_budget(struct pl_merge *m, struct pl_diag *d) {
     return PL_ERR_DOES_NOT_FIT;
 }
 
-/* What is written, and in which type. */
+/* Decides the tensors to write, and their types. */
 static void decide_output(struct pl_merge *m) {
     enum pl_dtype asked = m->request.dtype;
     struct pl_windows *w = m->request.gguf ? &m->files.matrices : &m->files.weights;
@@ -177,8 +177,8 @@ static bool is_temporary(const char *name, const void *unused) {
     return pl_model_is_temporary(name);
 }
 
-/* Of a directory that was there: what a merge that was killed has left is finished where that was
- * its end, and else removed. */
+/* Cleans a directory that existed before: files of a merge that was killed are completed if they
+ * were at that point, and else removed. */
 static pl_err clear_directory(const struct pl_merge *m, struct pl_diag *d) {
     const char *path = m->request.output;
     bool unfinished = pl_save_set_check(path, NULL) != PL_ERR_OK;
@@ -219,7 +219,7 @@ static pl_err write_model(struct pl_merge *m, const struct pl_merge_work *work, 
     config = pl_model_config_text(read, m->dtype, m->files.unties);
     free(read);
     if (!config) return pl_host_oom(d, "config.json");
-    /* What the adapter was trained with comes before what the base has. */
+    /* Companion files of the adapter are preferred to those of the base. */
     const struct pl_companions companions = {.dirs = {m->request.adapter, m->ref.weights_dir}};
     const struct pl_merge_target target = {m->request.output, config, &companions,
                                            m->request.shard_bytes ? m->request.shard_bytes

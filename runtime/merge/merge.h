@@ -4,9 +4,9 @@
  * In: paths and a budget.  Out: a model directory, or a file.
  * Needs: checkpoint, exec, the CPU device, estimator.
  *   M1  pl_merge_init reads headers and plans; it allocates no arena, reads no weight and writes
- *       nothing, but that it finishes a save that was cut short in what it reads (save_set.h).
- *       Under a budget the buffers are planned smaller; when even rows alone do not fit, the merge
- *       is refused there
+ *       nothing, except that it finishes an interrupted save of its inputs (save_set.h). Under a
+ *       budget the buffers are planned smaller; when even rows alone do not fit, the merge is
+ *       refused there
  *   M2  planned == bound == allocated, byte for byte, asserted in every run; the bytes depend on
  *       the widest matrix and the rank, not on the number of layers
  *   M3  a merge that fails or is stopped leaves no file, and no directory that it made; only where
@@ -29,12 +29,14 @@ struct pl_merge_request {
     const char *adapter;   /* PEFT directory */
     const char *output;    /* directory: new, or empty */
     bool replace;          /* files of an earlier merge in `output` are replaced */
-    const char *gguf;      /* nullable: the file to write instead; needs no weights of the model */
-    enum pl_dtype dtype;   /* F32, BF16, F16. PL_DTYPE_COUNT: each tensor as the base; GGUF F32 */
-    uint64_t budget_bytes; /* 0 = what the machine has */
-    uint64_t shard_bytes;  /* 0 = as transformers cuts */
-    const volatile sig_atomic_t *stop; /* nullable; non-zero: leave */
-    /* Nullable; after every stretch. */
+    const char *gguf;      /* nullable; the file to write instead, for which the model's weights are
+                              not needed */
+    enum pl_dtype dtype;   /* F32, BF16, F16. PL_DTYPE_COUNT: each tensor as in the base; GGUF
+                              F32 */
+    uint64_t budget_bytes; /* 0 = the memory of the machine */
+    uint64_t shard_bytes;  /* 0 = the size that transformers uses */
+    const volatile sig_atomic_t *stop; /* nullable; non-zero: stop */
+    /* nullable; called after every stretch */
     void (*progress)(void *ctx, uint64_t done_bytes, uint64_t total_bytes);
     void *progress_ctx;
 };
@@ -48,18 +50,18 @@ struct pl_merge {
     struct pl_device *device; /* CPU; opened by pl_merge_run */
     struct pl_arena arena;
     struct pl_exec exec;
-    enum pl_dtype dtype;  /* of the output, of its first tensor where they differ */
-    uint64_t total_bytes; /* of tensors to be written */
+    enum pl_dtype dtype;  /* type of the output; of its first tensor if they differ */
+    uint64_t total_bytes; /* bytes of the tensors to be written */
     uint64_t done_bytes, allocated_bytes;
     bool made_directory;
     bool locks;
-    int lock; /* on the output, where it `locks` */
+    int lock; /* a lock on the output directory, if `locks` */
     struct pl_text notes;
 };
 
-/* MODEL_*, CHECKPOINT_*, RUNTIME_DOES_NOT_FIT. *m wants pl_merge_finish in every case. */
+/* MODEL_*, CHECKPOINT_*, RUNTIME_DOES_NOT_FIT. *m needs pl_merge_finish in every case. */
 pl_err pl_merge_init(struct pl_merge *m, const struct pl_merge_request *request, struct pl_diag *d);
-/* PL_ERR_INTERRUPTED when *stop was set. */
+/* PL_ERR_INTERRUPTED if *stop was set. */
 pl_err pl_merge_run(struct pl_merge *m, struct pl_diag *d);
 void pl_merge_finish(struct pl_merge *m); /* leaves {0} */
 

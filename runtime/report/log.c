@@ -182,8 +182,8 @@ static FILE *create(const char *path) {
     return f;
 }
 
-/* Leaves the old log or the new one, never a mixture: write beside, sync, rename, sync. none: no
- * line is kept. */
+/* Leaves the old log or the new one, never a mixture: writes a temporary, syncs, renames, syncs.
+ * none: no line is kept. */
 static pl_err drop_lines_beyond(const char *path, bool none, uint64_t keep_steps,
                                 bool keep_recoveries, struct pl_diag *d) {
     pl_err err = PL_ERR_OK;

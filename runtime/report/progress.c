@@ -84,7 +84,8 @@ static double seconds_left(const struct pl_progress *p, const struct pl_step_rep
 
 enum piece { STEP, BAR, LOSS, RATE, SPEED, MEMORY, ETA, PIECES };
 
-/* What goes first when the line is too long for the terminal; the step never does. */
+/* The pieces that are dropped, in this order, if the line is too long for the terminal; the step is
+ * always kept. */
 static const enum piece sacrifice[] = {BAR, RATE, MEMORY, SPEED, ETA, LOSS};
 
 struct line {
@@ -198,7 +199,7 @@ static void print_name(FILE *out, const char *path, size_t room) {
         putc((unsigned char)*s < 0x20 || *s == 0x7f ? '?' : *s, out);
 }
 
-#define READING_TEXT 48 /* what the line holds besides the name */
+#define READING_TEXT 48 /* length of the line without the name */
 
 void pl_progress_reading(struct pl_progress *p, const char *path, uint64_t done_bytes,
                          uint64_t bytes, uint64_t rows) {

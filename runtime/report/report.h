@@ -1,10 +1,10 @@
-/* report.h - what a run tells its user: log, progress, pictures.
+/* report.h - the output of a run for its user: log, progress, pictures.
  *
  * In: numbers of the trainer.  Out: train_log.jsonl, a progress line on stderr, loss.svg, vram.svg,
  * TensorBoard events. Needs: estimator.
  *   L1  the log is appended line by line and survives a crash up to the last whole line; a line
  *       that could not be written whole is taken back, and written before the next one
- *   L2  every line is JSON whatever the numbers: what is not finite is written as null
+ *   L2  every line is JSON: numbers that are not finite are written as null
  *   L3  a link in the place of the log or its temporary is replaced or refused, never written
  *       through
  *   L4  pictures need no font, script or file but themselves, and have a layout for any input
@@ -26,7 +26,7 @@ struct pl_step_report {
     double epoch, loss, grad_norm, learning_rate;
     uint64_t tokens;          /* supervised tokens of the step */
     uint64_t computed_tokens; /* tokens of its samples */
-    uint64_t samples;         /* rows it passed over */
+    uint64_t samples;         /* rows that it passed over */
     double tokens_per_second; /* computed tokens over wall time of the step */
     uint32_t batch_size;
     uint64_t device_bytes, budget_bytes;
@@ -34,15 +34,15 @@ struct pl_step_report {
 
 /* --- train_log.jsonl ------------------------------------------------------------------------- */
 struct pl_log;
-/* Opens for appending; keep_steps: on resume, lines of steps beyond it are dropped first (the file
- * is rewritten crash-safely), and with them what is not a whole JSON object. 0 = a new run: an
- * older log is replaced. echo (nullable, borrowed until close) receives every line too
- * (`train --json`). */
+/* Opens for appending. keep_steps: on resume, lines of later steps are dropped first (the file is
+ * rewritten crash-safely), and with them every line that is not a whole JSON object. 0 = a new run:
+ * an older log is replaced. echo (nullable, borrowed until close) receives every line too (`train
+ * --json`). */
 pl_err pl_log_open(const char *path, uint64_t keep_steps, FILE *echo, struct pl_log **out,
                    struct pl_diag *d);
-/* A reader of `echo` that leaves when *stop is set, or is about to be, is no failure: Ctrl-C tells
- * both ends of a pipe, in no order. The echo then ends. */
-/* Of the calls below, NULL is a log that is not kept: they do nothing. */
+/* A reader of `echo` that leaves when *stop is set, or is about to be, is not a failure: Ctrl-C
+ * reaches both ends of a pipe, in any order. The echo then ends. */
+/* The calls below do nothing if log is NULL: the log is not kept. */
 void pl_log_set_stop(struct pl_log *log, const volatile sig_atomic_t *stop);
 /* Writes {"event":name, ...fields} as one line and flushes; steals `fields`, also on failure; NULL
  * fields (jansson had no memory) are PL_ERR_HOST_OOM. Doubles print with 17 significant digits. */
@@ -50,47 +50,49 @@ pl_err pl_log_event(struct pl_log *log, const char *name, json_t *fields, struct
 /* A line that there was no memory for is made once more; one that the disk has refused is written
  * before the next one. */
 pl_err pl_log_step(struct pl_log *log, const struct pl_step_report *r, struct pl_diag *d);
-/* What was logged so far survives a power cut: lines that could not be written are tried again. */
+/* Makes the log survive a power cut; lines that could not be written are tried again. */
 pl_err pl_log_sync(struct pl_log *log, struct pl_diag *d);
-/* A JSON number, or null where v is not finite: JSON has no word for those. */
+/* Returns a JSON number, or null if v is not finite, which JSON cannot express. */
 json_t *pl_log_real(double v);
-/* Drops the lines of steps beyond keep_steps, but for those of recoveries: the steps come again. */
+/* Drops the lines of steps after keep_steps, except those of recoveries: the steps run again. */
 pl_err pl_log_go_back(struct pl_log *log, uint64_t keep_steps, struct pl_diag *d);
 void pl_log_close(struct pl_log **log); /* NULL-safe; sets *log to NULL */
-/* (step, loss) pairs of all step lines, for pictures after a resume; a null loss reads as NaN.
- * *steps and *losses malloc'd, also when *n is 0. */
+/* Reads the (step, loss) pairs of all step lines, for pictures after a resume; a null loss reads as
+ * NaN. *steps and *losses are malloc'd, also if *n is 0. */
 pl_err pl_log_read_losses(const char *path, double **steps, double **losses, uint64_t *n,
                           struct pl_diag *d);
-/* The steps of all oom_recovery lines, in order. *steps malloc'd, also when *n is 0. */
+/* Reads the steps of all oom_recovery lines, in order. *steps is malloc'd, also if *n is 0. */
 pl_err pl_log_read_recoveries(const char *path, double **steps, uint64_t *n, struct pl_diag *d);
 
 /* --- progress on stderr ---------------------------------------------------------------------- */
 struct pl_progress {
     FILE *out;
-    bool terminal, colour;      /* one rewritten line, else a plain line each time */
+    bool terminal, colour;      /* terminal: one rewritten line, else a plain line each time */
     bool quiet;                 /* neither steps nor notes are shown */
-    bool notes_alone;           /* steps are not */
+    bool notes_alone;           /* notes are shown, steps are not */
     double started, last_drawn; /* seconds, monotonic */
-    bool reads;                 /* the line shows how far data are read */
+    bool reads;                 /* the line shows how far a data file is read */
     uint64_t first_step;        /* steps done before this process began, for the ETA */
 };
-/* Failures to write are ignored: a run does not end where nothing reads them. {0} is silent. */
+/* Failures to write are ignored: a run does not end because nothing reads them. {0} is silent. */
 void pl_progress_init(struct pl_progress *p, FILE *out, bool quiet, uint64_t first_step);
 void pl_progress_step(struct pl_progress *p, const struct pl_step_report *r);
-/* How far a data file is read, before the first step: on a terminal alone. bytes 0: not known. */
+/* Shows how far a data file is read, before the first step and on a terminal only. bytes 0: not
+ * known. */
 void pl_progress_reading(struct pl_progress *p, const char *path, uint64_t done_bytes,
                          uint64_t bytes, uint64_t rows);
 void pl_progress_clear(struct pl_progress *p);                  /* wipes that line */
-void pl_progress_note(struct pl_progress *p, const char *text); /* a line above the progress line */
+void pl_progress_note(struct pl_progress *p, const char *text); /* writes a line above the progress
+                                                                   line */
 void pl_progress_end(struct pl_progress *p);
-bool pl_colour_wanted(FILE *out); /* terminal, NO_COLOR, FORCE_COLOR, TERM=dumb */
+bool pl_colour_wanted(FILE *out); /* decides by terminal, NO_COLOR, FORCE_COLOR and TERM=dumb */
 
 /* --- pictures: self-contained SVG; those of a plan are in picture.h --- */
-/* Loss over steps with a smoothed line and axis labels. Points that are not finite are left out and
- * counted below the picture. */
+/* Draws loss over steps with a smoothed line and axis labels. Points that are not finite are left
+ * out and counted below the picture. */
 void pl_svg_loss(const double *steps, const double *losses, uint64_t n, const char *title,
                  struct pl_text *out);
-/* The same with the steps of the recoveries marked. */
+/* pl_svg_loss with the steps of the recoveries marked. */
 void pl_svg_loss_marked(const double *steps, const double *losses, uint64_t n, const double *marks,
                         uint64_t n_marks, const char *title, struct pl_text *out);
 
@@ -98,7 +100,7 @@ void pl_svg_loss_marked(const double *steps, const double *losses, uint64_t n, c
 struct pl_tensorboard;
 /* Makes `dir` if its parent exists, and a new events file in it. */
 pl_err pl_tensorboard_open(const char *dir, struct pl_tensorboard **out, struct pl_diag *d);
-/* One event, flushed. The format stores value as a float. */
+/* Writes one event and flushes it. The format stores value as a float. */
 pl_err pl_tensorboard_scalar(struct pl_tensorboard *t, const char *tag, uint64_t step, double value,
                              struct pl_diag *d);
 void pl_tensorboard_close(struct pl_tensorboard **t); /* NULL-safe; sets *t to NULL */

@@ -63,7 +63,7 @@ static void open_range(struct pl_svg_axis *a, double least) {
     a->hi += missing / 2;
 }
 
-/* As many labels as fit beside each other, the last being the longest. */
+/* Returns as many labels as fit next to each other; the last one is the longest. */
 static int x_ticks(const struct curve *c) {
     char n[PL_COUNT_TEXT];
     size_t columns = strlen(pl_count_text((uint64_t)fmax(c->x.hi, 0), n)) + 2;
@@ -162,8 +162,8 @@ static void draw_ranges(const struct curve *c, struct pl_text *out) {
     pl_text_add(out, "\"/>\n");
 }
 
-/* Mean over the points around i: centred, so that the line does not lag behind the curve. At the
- * start, where a loss falls fastest, it reaches no further ahead than back. */
+/* Returns the mean over the points around i: centred, so that the line does not lag after the
+ * curve. At the start, where a loss falls fastest, it reaches no further ahead than back. */
 static double mean_around(const struct curve *c, uint64_t i, uint64_t reach) {
     reach = pl_u64_min(reach, i);
     uint64_t first = i - reach, last = pl_u64_min(i + reach, c->n - 1), count = 0;

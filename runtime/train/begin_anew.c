@@ -15,8 +15,9 @@ bool pl_run_may_begin_anew(const struct pl_run *r) {
     return r->lost ? r->saved.step == start : r->state.step == start;
 }
 
-/* What the device has for arenas, as it showed. A library that lacked memory while both were there
- * needs them to be smaller: by what it asked for, or by as much as halving gives back at least. */
+/* Returns the bytes that the device has for arenas, as observed. If a library lacked memory while
+ * both were there, they need to be smaller: by as much as it asked for, or by as much as halving
+ * gives back at least. */
 static uint64_t room(const struct pl_session *s) {
     const uint64_t job = s->job_arena.bytes, batch = s->batch_arena.bytes;
     const uint64_t all = job + batch + pl_session_free_bytes(s);
@@ -25,7 +26,7 @@ static uint64_t room(const struct pl_session *s) {
     return all - pl_u64_min(all, s->facts.requested_bytes);
 }
 
-/* As often as the run may still halve. */
+/* Returns the batch after as many halvings as the run may still make. */
 static uint32_t least_batch(const struct pl_oom *m) {
     uint32_t batch = m->batch_size;
     for (uint32_t i = m->retries; i < m->max_retries && batch > 1; i++)
@@ -39,7 +40,7 @@ static void tell(struct pl_run *r, char *notes) {
         pl_progress_note(&r->progress, line);
 }
 
-/* What the run has of the job's decisions. */
+/* Updates what the run holds of the job's decisions. */
 static pl_err follow(struct pl_run *r, struct pl_diag *d) {
     r->anew = true;
     r->state.loss_chunk_tokens = r->s.job->loss_chunk_tokens;

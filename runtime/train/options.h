@@ -1,4 +1,4 @@
-/* options.h - how a run is watched and stopped: none of it changes what is trained. */
+/* options.h - how a run is observed and stopped: no option changes what is trained. */
 #ifndef PL_RUNTIME_TRAIN_OPTIONS_H
 #define PL_RUNTIME_TRAIN_OPTIONS_H
 
@@ -11,10 +11,11 @@ struct pl_train_options {
     FILE *json;       /* one event a line; NULL = off */
     bool quiet;       /* errors only */
     bool no_progress; /* notes, but no steps */
-    bool colour;      /* of messages */
-    bool probe_only;  /* the probe alone: nothing is trained or saved */
+    bool colour;      /* about `messages` */
+    bool probe_only;  /* only the probe runs: nothing is trained or saved */
     bool profile;     /* time every op of every step; a table on messages, an event in the log */
-    volatile sig_atomic_t *stop; /* nullable; non-zero signal number: finish the step, save, stop */
+    volatile sig_atomic_t *stop; /* nullable; a non-zero signal number: finish the step, save,
+                                    stop */
 };
 
 #endif

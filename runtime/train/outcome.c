@@ -47,7 +47,7 @@ static pl_err write_estimate(struct pl_run *r, struct pl_diag *d) {
     return err;
 }
 
-/* With the micro-batch in use. */
+/* Writes the job with the micro-batch in use. */
 static pl_err write_resolved(struct pl_run *r, struct pl_diag *d) {
     struct pl_text resolved = {0};
     struct pl_job job = *r->s.job; /* shallow */
@@ -60,7 +60,7 @@ static pl_err write_resolved(struct pl_run *r, struct pl_diag *d) {
     return err;
 }
 
-/* What the run measured; without `t` it has measured nothing yet. */
+/* Returns the measurements of the run; without `t` there are none yet. */
 static json_t *measured_json(const struct pl_run *r, const struct pl_train_result *t) {
     if (!t) return NULL;
     json_t *o = json_pack(
@@ -87,7 +87,7 @@ pl_err pl_run_write_receipt(struct pl_run *r, const struct pl_train_result *t, s
     return err;
 }
 
-/* What connects this rank to others, where it is not alone on a GPU. */
+/* Adds the transport that connects this rank to others, unless it is alone on a GPU. */
 static void add_comm(const struct pl_run *r, json_t **o) {
     const struct pl_budget *b = &r->s.pf->q.budget;
     if (!b->comm_bytes) return;

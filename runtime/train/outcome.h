@@ -6,11 +6,12 @@
 #include "runtime/train/result.h"
 #include "runtime/train/training_run.h"
 
-/* By every rank, of which the first writes. */
+/* Called by every rank; the first one writes. */
 pl_err pl_run_write_preflight(struct pl_run *r, struct pl_diag *d);
-/* config.resolved.yaml and preflight.json after a halving, where they were of before it. */
+/* Rewrites config.resolved.yaml and preflight.json after a halving, if they hold the settings of
+ * before it. */
 pl_err pl_run_renew_resolved(struct pl_run *r, struct pl_diag *d);
-/* receipt.json; t: what the run measured, NULL: nothing yet. */
+/* Writes receipt.json. t: the measurements of the run, NULL = none yet. */
 pl_err pl_run_write_receipt(struct pl_run *r, const struct pl_train_result *t, struct pl_diag *d);
 pl_err pl_run_write_pictures(struct pl_run *r, uint64_t measured_bytes, struct pl_diag *d);
 

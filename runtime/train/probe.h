@@ -5,7 +5,7 @@
 #include "runtime/train/result.h"
 #include "runtime/train/training_run.h"
 
-/* Real steps on the longest samples, then arenas as they were before: zero. Loading follows. */
+/* Takes a few real steps on the longest samples, then zeroes the arenas. Loading follows. */
 pl_err pl_run_probe(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d);
 
 #endif

@@ -1,4 +1,4 @@
-/* result.h - what a run planned, allocated, measured and reached. */
+/* result.h - the results of a run: planned, allocated and measured bytes, steps, losses. */
 #ifndef PL_RUNTIME_TRAIN_RESULT_H
 #define PL_RUNTIME_TRAIN_RESULT_H
 
@@ -6,28 +6,29 @@
 #include "runtime/admit/speed.h"
 #include "runtime/session/books.h"
 
-struct pl_probe { /* what the steps on the longest samples showed */
+struct pl_probe { /* results of the steps on the longest samples */
     uint32_t steps, batch_size;
-    uint64_t tokens, longest;                /* of a step; tokens of the longest sample */
-    double seconds;                          /* a step, the fastest */
-    double first_loss, last_loss, grad_norm; /* of the first and the last step; of the last */
-    double run_seconds; /* of the whole run at that rate, as if every step were this long */
+    uint64_t tokens, longest;                /* tokens of a step; tokens of the longest sample */
+    double seconds;                          /* of the fastest step */
+    double first_loss, last_loss, grad_norm; /* losses of the first and the last step; norm of the
+                                                last */
+    double run_seconds; /* of the whole run if every step were this long */
 };
 
 struct pl_train_result {
-    struct pl_probe probe; /* steps 0 = there was none */
+    struct pl_probe probe; /* steps 0 = no probe ran */
     uint64_t steps;        /* done since the job began, earlier runs included */
-    uint64_t steps_run;    /* by this run; also of one that failed */
+    uint64_t steps_run;    /* by this run, even if it failed */
     struct pl_books books;
     double last_loss, eval_loss, tokens_per_second, wall_seconds;
-    double data_wait_seconds;    /* of wall_seconds, in which steps waited for their samples */
-    struct pl_pace_medians pace; /* of the steps of this run; NaN: too few */
+    double data_wait_seconds;    /* part of wall_seconds in which steps waited for their samples */
+    struct pl_pace_medians pace; /* medians over the steps of this run; NaN = too few steps */
     uint32_t oom_recoveries;
-    int stopped_by; /* signal number, 0 = ran to its end */
+    int stopped_by; /* signal number, 0 = it ran to its end */
 };
 
 struct pl_run;
-/* S1 of session.h; fills the books and the counts of *out. */
+/* Checks S1 of session.h; fills the books and the counts of *out. */
 pl_err pl_run_check_books(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d);
 
 #endif

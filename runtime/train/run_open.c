@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Those of the device are armed where it is opened. */
+/* Faults of the device are armed when it is opened. */
 static void arm_fault(struct pl_run *r, const char *text) {
     struct pl_fault f;
     if (!pl_fault_parse(text, &f)) return;
@@ -30,7 +30,7 @@ static void arm_faults(struct pl_run *r) {
     if (r->io_fault.at) pl_checkpoint_set_fault(&r->io_fault);
 }
 
-/* As pl_run_state has it. */
+/* Returns the day in the form of pl_run_state. */
 static uint32_t chat_day(const struct pl_job *job) {
     struct pl_chat_date date;
     if (!job->chat_date || !pl_chat_date_parse(job->chat_date, &date)) return 0;

@@ -7,7 +7,7 @@
 
 #define PI 3.14159265358979323846
 
-/* Progress behind the warm-up, 0 at its end and 1 at the last step's end. */
+/* Returns the progress after the warm-up: 0 at its end, 1 at the end of the last step. */
 static double progress(const struct pl_schedule *s, uint64_t done) {
     uint64_t span = s->total > s->warmup ? s->total - s->warmup : 1;
     double x = (double)(done - s->warmup) / (double)span;

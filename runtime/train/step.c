@@ -54,7 +54,7 @@ static pl_err describe_batch(struct pl_run *r, uint32_t contributors, bool first
     return pl_exec_describe(&pl_run_rung(r)->exec, &b, d);
 }
 
-/* device_oom@step=N strikes behind the first micro-batch, when gradients are half made. */
+/* device_oom@step=N strikes after the first micro-batch, when gradients are half made. */
 static bool fault_due(struct pl_run *r) {
     struct pl_debug_fault *f = &r->step_fault;
     if (f->at != r->state.step + 1 || f->count == 0) return false;
@@ -71,7 +71,7 @@ static pl_err inject(struct pl_run *r, struct pl_diag *d) {
                        (unsigned long long)(r->state.step + 1));
 }
 
-/* Whether device_oom@op=N strikes among the next n operations of the run; *before: how many run
+/* True if device_oom@op=N strikes among the next n operations of the run; *before: how many run
  * before it. */
 static bool op_fault_due(struct pl_run *r, uint32_t n, uint32_t *before) {
     struct pl_debug_fault *f = &r->op_fault;
@@ -178,7 +178,7 @@ static pl_err attempt_alone(struct pl_run *r, struct pl_diag *d) {
     return go_on(r, err, &pl_run_rung(r)->ops.norm, d);
 }
 
-/* What the ranks make of it together. */
+/* Agrees with the other ranks on the outcome. */
 static pl_err agree(struct pl_run *r, pl_err err, struct pl_diag *d) {
     const struct pl_outcome mine = {err, r->opt->stop ? (int)*r->opt->stop : 0};
     const struct pl_outcome all = pl_session_agree(&r->s, mine, d);
@@ -285,7 +285,7 @@ pl_err pl_run_reserve(struct pl_run *r, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
-/* Where the norm is the host's, the host has waited for the step already. */
+/* False if the host computes the norm: it has waited for the step already. */
 static bool posts(struct pl_run *r) {
     const struct pl_program *p = pl_run_rung(r)->planned.program;
     return r->s.device->ops->post && p->tensors[p->clip].place == PL_PLACE_DEVICE;
@@ -401,7 +401,7 @@ void pl_run_undo_pending(struct pl_run *r) {
     }
 }
 
-/* In the backward pass an update runs among ops that a library may have no memory for. */
+/* In the backward pass an update runs among ops for which a library may have no memory. */
 static bool may_fail_to_commit(struct pl_run *r) {
     return pl_run_rung(r)->planned.program->shape.gradients == PL_GRADIENTS_OF_UPDATE;
 }
@@ -474,7 +474,7 @@ pl_err pl_run_longest_step(struct pl_run *r, struct pl_step_result *out, struct 
     return r->lost ? PL_ERR_OK : pl_run_collect(r, out, d);
 }
 
-/* What is evaluated: rows up to `row` have been, with so many targets. */
+/* The state of an evaluation: the rows up to `row` are done, with so many targets. */
 struct evaluated {
     uint64_t row, targets;
 };

@@ -5,35 +5,36 @@
 #include "runtime/train/training_run.h"
 
 struct pl_step_result {
-    uint64_t step, position; /* after the step */
+    uint64_t step, position; /* values after the step */
     double loss, grad_norm, learning_rate;
-    uint64_t targets, tokens; /* supervised, computed */
+    uint64_t targets, tokens; /* supervised tokens, computed tokens */
     uint64_t samples;
     uint32_t batch_size; /* micro-batch in use */
     struct pl_step_cost cost;
 };
-/* What recovery of a step acts through. */
+/* Returns the hooks through which recovery acts on a step. */
 struct pl_oom_hooks pl_run_oom_hooks(struct pl_run *r);
-/* Reserves the batch arena, halving as recovery allows. */
+/* Reserves the batch arena, with as many halvings as recovery allows. */
 pl_err pl_run_reserve(struct pl_run *r, struct pl_diag *d);
-/* One transaction: the next samples, forward and backward, then the commit. On a device that works
- * on its own it is only queued; at most PL_MAX_PENDING steps may wait to be collected. Where the
- * commit itself ran out of memory no step was done: r->lost, and pl_run_go_back() has to
+/* Runs one transaction: the next samples, forward and backward, then the commit. On a device that
+ * works on its own it is only queued; at most PL_MAX_PENDING steps may wait to be collected. If the
+ * commit itself ran out of memory no step was done: r->lost is set, and pl_run_go_back() has to
  * follow. */
 pl_err pl_run_step(struct pl_run *r, struct pl_diag *d);
-/* The outcome of the oldest step that was not collected; waits for it. PL_ERR_NOT_FINITE: its loss
- * or norm; neither it nor a later step has changed a weight, and it stays pending. */
+/* Waits for the oldest step that was not collected, and returns its outcome. PL_ERR_NOT_FINITE: its
+ * loss or norm is not finite; neither it nor a later step has changed a weight, and it stays
+ * pending. */
 pl_err pl_run_collect(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d);
-/* Collects what ended well and counts the other steps as if they had not been queued. */
+/* Collects the steps that ended well and forgets the other ones, as if they had not been queued. */
 void pl_run_undo_pending(struct pl_run *r);
-/* Steps that may stay uncollected while the next one is queued. */
+/* Returns how many steps may stay uncollected while the next one is queued. */
 static inline uint32_t pl_run_lag(const struct pl_run *r) {
     return r->s.device->ops->post ? PL_MAX_PENDING - 1 : 0;
 }
-/* The step on the longest samples of the data, without counting it: the weights change, the run's
- * state does not. With r->lost *out is not filled. */
+/* Runs the step on the longest samples of the data without counting it: the weights change, the
+ * run's state does not. With r->lost *out is not filled. */
 pl_err pl_run_longest_step(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d);
-/* Mean loss over the evaluation rows. */
+/* Computes the mean loss over the evaluation rows. */
 pl_err pl_run_eval(struct pl_run *r, double *loss, struct pl_diag *d);
 
 #endif

@@ -131,7 +131,7 @@ static pl_err settle(struct pl_run *r, uint32_t keep, double *since, struct pl_t
     return PL_ERR_OK;
 }
 
-/* Once: the run is as right without, only slower. */
+/* Told once: the run is correct without graphs, only slower. */
 static void tell_about_graphs(struct pl_run *r) {
     char line[160];
     if (!r->s.device->graphs.off || r->graphs_off_told) return;
@@ -218,7 +218,7 @@ static json_t *rank_json(uint32_t rank, const struct pl_rank_tally *t) {
                      (json_int_t)t->registered_bytes, "wait_seconds", pl_log_real(t->wait_seconds));
 }
 
-/* What every rank took, in the log of the one that keeps it. */
+/* Logs the memory of every rank, in the log of rank 0. */
 static pl_err log_ranks(struct pl_run *r, const struct pl_train_result *t, struct pl_diag *d) {
     struct pl_rank_tally all[PL_RANKS_MAX];
     if (!r->s.comm) return PL_ERR_OK;
@@ -313,7 +313,7 @@ static void name_lost_rank(struct pl_comm *comm, struct pl_diag *d) {
     d->cause = loss.cause;
 }
 
-/* What every rank finds once they are connected, before the first step. */
+/* True for errors that every rank finds once they are connected, before the first step. */
 static bool is_refusal(pl_err err) {
     return err == PL_ERR_COMM_MISMATCH || err == PL_ERR_DOES_NOT_FIT;
 }

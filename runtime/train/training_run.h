@@ -1,4 +1,4 @@
-/* training_run.h - the state of one training run: the types of the room, private to it. */
+/* training_run.h - the state of a training run; private to the room. */
 #ifndef PL_RUNTIME_TRAIN_TRAINING_RUN_H
 #define PL_RUNTIME_TRAIN_TRAINING_RUN_H
 
@@ -17,20 +17,20 @@ struct pl_debug_fault { /* debug_inject: device_oom@step=N, or of an operation *
     uint64_t at, count;
 };
 
-/* What a step computed, and, where it was timed, how long its ops took by class. */
+/* The load of a step, and, if it was timed, the seconds of its ops by class. */
 struct pl_step_cost {
     struct pl_load load;
     bool timed;
     double seconds[PL_COST_COUNT];
 };
 
-/* A step that is queued and whose loss and norm were not looked at yet. */
+/* A step that is queued and whose loss and norm were not read yet. */
 struct pl_pending {
     uint64_t step, position, targets, tokens, samples;
     uint32_t batch_size;
     double learning_rate;
     struct pl_step_cost cost;
-    bool posted;         /* values come with pl_device_ops.collect; false: they are here */
+    bool posted;         /* values come with pl_device_ops.collect; false: they are here already */
     double values[2][2]; /* loss and clip */
 };
 #define PL_MAX_PENDING PL_MAIL_PLACES
@@ -40,31 +40,34 @@ struct pl_run {
     const struct pl_train_options *opt;
     struct pl_oom oom;
     struct pl_run_state state;
-    struct pl_run_state saved; /* of the newest checkpoint that `state` came from, or the start */
+    struct pl_run_state saved; /* state of the newest checkpoint that `state` came from, or of the
+                                  start */
     bool committing;           /* an update is being queued: the weights are those of no step */
-    bool half_updated; /* an update that was queued is known to have stopped half way: the same */
-    bool anew;         /* it began again, and has no weights yet: begin_anew.h */
-    bool resolved_is_stale; /* config.resolved.yaml has the micro-batch of before a halving */
+    bool half_updated; /* an update that was queued is known to have stopped half way, with the same
+                          effect */
+    bool anew;         /* the run began again, and has no weights yet (begin_anew.h) */
+    bool resolved_is_stale; /* config.resolved.yaml holds the micro-batch of before a halving */
     bool lost;              /* the commit of a step ran out of memory: go_back.h */
     struct pl_schedule schedule;
     struct pl_step_batch batch;
-    uint64_t round;    /* first sample of the step that the ranks are at */
-    bool clip_is_void; /* an attempt of the ranks failed: what it made of the norm is of no step */
-    int stop;          /* signal that asks to end, of any rank; as agreed in the last step */
+    uint64_t round;    /* first sample of the current step of the ranks */
+    bool clip_is_void; /* an attempt of the ranks failed: the norm that it computed belongs to no
+                          step */
+    int stop;          /* signal that asks to end, from any rank, as agreed in the last step */
     struct pl_pending pending[PL_MAX_PENDING]; /* a ring */
     uint32_t oldest_pending, n_pending;
-    struct pl_worker *worker; /* NULL = not started, or prefetch is off */
+    struct pl_worker *worker; /* sum over all steps, until their samples were there */
     struct pl_pace pace;
     struct pl_profile profile;
     double data_wait_seconds; /* of all steps, until their samples were there */
     struct pl_log *log;
-    struct pl_tensorboard *board; /* NULL = not asked for */
+    struct pl_tensorboard *board; /* ops of the steps */
     struct pl_progress progress;
     struct pl_debug_fault step_fault, op_fault;
-    uint64_t ops_run; /* of steps */
+    uint64_t ops_run; /* the user was told why there are none */
     struct pl_io_fault io_fault;
     uint64_t tokens_computed;
-    bool graphs_off_told; /* why there are none */
+    bool graphs_off_told; /* text of the model's config.json, as read */
     char *config_json;    /* of the model, as read */
     double started;       /* monotonic seconds */
 };

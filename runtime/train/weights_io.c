@@ -28,7 +28,7 @@ static pl_err resume(struct pl_run *r, const struct pl_tensor_io *io, struct pl_
     if (err == PL_ERR_CHECKPOINT_FORMAT)
         pl_diag_hint(d, "the checkpoint is damaged: move it away to resume from the one before it");
     if (err != PL_ERR_OK) return err;
-    /* What was counted; all else is this run's, and was compared before. */
+    /* Only counters are restored; everything else is this run's, and was compared before. */
     r->state.step = then->step;
     r->state.position = then->position;
     r->state.tokens = then->tokens;
@@ -74,7 +74,7 @@ pl_err pl_run_load_saved(struct pl_run *r, struct pl_diag *d) {
 struct run_companions {
     struct pl_companions list;
     char *dir;              /* owned; NULL: there is none */
-    struct pl_text program; /* of the run's own template */
+    struct pl_text program; /* text of the run's own template */
     char *config;           /* owned: tokenizer_config.json with several templates; NULL */
 };
 
@@ -182,14 +182,14 @@ static bool writes_files(const struct pl_run *r) {
     return pl_session_leads(&r->s) && pl_session_has_memory(&r->s);
 }
 
-/* With parts of tensors on every rank, saving is done by all of them. */
+/* If every rank holds parts of tensors, all of them take part in a save. */
 static pl_err feed(struct pl_run *r, bool with_states, struct pl_diag *d) {
     if (!r->s.cut.whole || pl_session_leads(&r->s)) return PL_ERR_OK;
     const struct pl_tensor_io io = pl_session_io(&r->s, PL_PHASE_SAVE);
     return pl_checkpoint_feed(&io, with_states, d);
 }
 
-/* Of the ranks that rank 0 saves a checkpoint with. */
+/* Called by the ranks with which rank 0 saves a checkpoint. */
 static pl_err help_save(struct pl_run *r, struct pl_diag *d) {
     if (!r->s.shares_files) return feed(r, true, d);
     if (!pl_session_has_memory(&r->s)) return PL_ERR_OK;
@@ -224,9 +224,9 @@ pl_err pl_run_checkpoint(struct pl_run *r, struct pl_diag *d) {
     return save_checkpoint(r, r->s.job->save_total_limit, r->s.shares_files, d);
 }
 
-/* Where a save has just failed, or the device answers no more, another try is in vain. Older
- * checkpoints stay, whatever save_total_limit says: what went wrong may have begun behind them. The
- * other ranks may be gone, so that rank 0 saves alone what it has all of. */
+/* If a save has just failed, or the device no longer answers, another attempt is in vain. Older
+ * checkpoints stay, whatever save_total_limit says: the cause may have begun after them. The other
+ * ranks may be gone, so rank 0 saves alone what it has whole. */
 void pl_run_rescue(struct pl_run *r, pl_err cause, struct pl_diag *d) {
     char hint[sizeof d->hint];
     bool staged = r->s.device->staging || r->s.batch_arena.base;

@@ -2,8 +2,7 @@
  *
  * In: traits of the back-end, the operation with its attributes, its rows and columns.  Out: bytes,
  * from the same function for the planner, which sizes a tensor, and the kernel, which lays it out.
- * Needs: ops.h,
- * traits.h. */
+ * Needs: ops.h, traits.h. */
 #ifndef PL_ESTIMATOR_OPS_SCRATCH_SCRATCH_BYTES_H
 #define PL_ESTIMATOR_OPS_SCRATCH_SCRATCH_BYTES_H
 

@@ -33,7 +33,7 @@ void pl_build_exchange(struct pl_builder *b, bool last);
  * each rank, and its loss. */
 void pl_build_exchange_step(struct pl_builder *b);
 
-/* Between begin and end the loss of a phase is summed, into the window that pl_build_loss returns. */
+/* The loss of a phase is summed between begin and end, into the window of pl_build_loss. */
 void pl_build_begin_loss(struct pl_builder *b);
 struct pl_operand pl_build_loss(const struct pl_builder *b);
 void pl_build_end_loss(struct pl_builder *b);
