@@ -1,9 +1,9 @@
-/* batch.h - the samples of one step, and its micro-batches cut from them.
+/* batch.h - the samples of one step, and its micro-batches.
  *
  * In: a data set, the walk over its rows, a position.  Out: host images of micro-batch inputs.
  * Needs: packing.h.
- *   B1  the samples of a step are a function of (walk, position, slots): whoever loads them, and
- *       whenever, gets the same
+ *   B1  the samples of a step are a function of (walk, position, slots), whichever thread loads
+ *       them, and at any time
  *   B2  a sample has the number it was drawn by, whatever slot or micro-batch it lands in: dropout
  *       is keyed by it
  *   B3  a micro-batch never takes more tokens or samples than it was made for, whatever the data
@@ -14,23 +14,23 @@
 
 #include "runtime/data/packing.h"
 
-/* Where the samples of a run come from. */
+/* The source of the samples of a run. */
 struct pl_batch_source {
     struct pl_data *data; /* borrowed */
     const struct pl_walk *walk;
     uint64_t pack_tokens; /* tokens of a slot; 0 = one row a slot */
 };
 
-/* Reused from step to step. */
+/* The samples of a step; its memory is used again by the next step. */
 struct pl_step_batch {
-    struct pl_sample *samples; /* [n], in the order of the walk; one without targets has n = 0 */
-    uint64_t n, cap;           /* rows: the step passes over so many positions */
-    uint64_t slots;            /* that hold a row: the first of those asked for */
+    struct pl_sample *samples; /* [n], in the order of the walk; a row without targets has n = 0 */
+    uint64_t n, cap;           /* rows: the step advances by so many positions */
+    uint64_t slots;            /* slots that hold a row: the first ones of those asked for */
     uint64_t targets;          /* supervised tokens of the whole step */
     uint64_t tokens;           /* tokens of samples that are computed */
-    uint64_t *slot;            /* [n] that holds the sample */
+    uint64_t *slot;            /* [n] slot that holds the sample */
     uint64_t *by_slot;         /* [n] samples, slot by slot */
-    uint64_t *slot_start;      /* [slots + 1] in by_slot */
+    uint64_t *slot_start;      /* [slots + 1] index in by_slot */
     uint64_t cap_slots;
     struct pl_packer packer;
 };
@@ -39,30 +39,32 @@ void pl_step_batch_finish(struct pl_step_batch *b);
  * (W4 of walk.h). */
 pl_err pl_step_batch_load(struct pl_step_batch *b, const struct pl_batch_source *from,
                           uint64_t position, uint64_t slots, struct pl_diag *d);
-/* The same with rows from `rows`, which is read in a circle. */
+/* pl_step_batch_load with rows from `rows`, which is read in a circle. */
 pl_err pl_step_batch_load_rows(struct pl_step_batch *b, const struct pl_batch_source *from,
                                uint64_t slots, const uint64_t *rows, uint64_t n_rows,
                                struct pl_diag *d);
 
-/* Host image of a micro-batch's inputs; arrays have the capacity of the plan. */
+/* The host image of a micro-batch's inputs; arrays have the capacity of the plan. */
 struct pl_micro_batch {
     int32_t *ids, *positions, *offsets, *target_rows, *targets;
-    int32_t *order, *spare; /* pl_micro_batch_sort() */
+    int32_t *order, *spare; /* used by pl_micro_batch_sort() */
     uint64_t *samples;      /* number of the sample within the step */
     uint64_t n_tokens, n_seqs, n_targets, max_len;
     uint64_t cap_tokens, cap_seqs;
-    /* Positions of a sample count from 0, those of one longer than long_from from long_base. */
+    /* Positions of a sample count from 0; positions of a sample longer than long_from count from
+     * long_base. */
     uint64_t long_from, long_base;
 };
 pl_err pl_micro_batch_init(struct pl_micro_batch *mb, uint64_t tokens, uint64_t seqs,
                            struct pl_diag *d);
 void pl_micro_batch_finish(struct pl_micro_batch *mb);
-/* Slots [first, first+n) of the step, samples without targets left out. Position t predicts label
- * t+1: target row t with target labels[t+1], where that is not masked. PL_ERR_PLAN_BROKEN, and
- * nothing is written beyond the capacity: the samples are more than was planned for. */
+/* Fills *mb with slots [first, first+n) of the step; samples without targets are left out. Position
+ * t predicts label t+1: target row t with target labels[t+1], if that is not masked.
+ * PL_ERR_PLAN_BROKEN: the samples are more than was planned for; nothing is written beyond the
+ * capacity. */
 pl_err pl_micro_batch_fill(struct pl_micro_batch *mb, const struct pl_step_batch *b, uint64_t first,
                            uint64_t n, struct pl_diag *d);
-/* Fills `order` with the tokens by ascending id, those of one id in token order. Linear in the
+/* Fills `order` with the tokens by ascending id, tokens of one id in their order. Linear in the
  * tokens; nothing is allocated. */
 void pl_micro_batch_sort(struct pl_micro_batch *mb);
 

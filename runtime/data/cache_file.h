@@ -1,4 +1,4 @@
-/* cache_file.h - what writer and reader of cached tokens share; private to cache_*.c. */
+/* cache_file.h - functions that writer and reader of cached tokens share; private to cache_*.c. */
 #ifndef PL_RUNTIME_DATA_CACHE_FILE_H
 #define PL_RUNTIME_DATA_CACHE_FILE_H
 
@@ -10,10 +10,10 @@
     { 'P', 'L', 'T', 'O', 'K', 'E', 'N', '2' }
 #define PL_CACHE_MASK UINT32_C(0x80000000)
 
-/* malloc'd "dir/KEY.suffix", NULL when out of memory. */
+/* Returns "dir/KEY.suffix", malloc'd; NULL = no memory. */
 char *pl_cache_path(const char *dir, const struct pl_cache_key *key, const char *suffix);
 uint64_t pl_cache_head_digest(const struct pl_cache_header *h);
-/* H5: why a file or directory is not trusted; NULL: it is. */
+/* Returns why a file or directory is not trusted (H5); NULL: it is. */
 const char *pl_cache_distrust(const struct stat *st);
 
 #endif

@@ -67,7 +67,7 @@ bool pl_cache_make_key(struct pl_cache_key *key, const struct pl_content *conten
     if (!build.hex[0] || facts->failed) return false;
     for (int i = 0; i < 2; i++)
         pl_digest_init(&h[i], (uint64_t)i + 1);
-    add(h, build.hex, sizeof build.hex); /* of one length, so that nothing runs into the facts */
+    add(h, build.hex, sizeof build.hex); /* fixed in length, so that it cannot run into the facts */
     add(h, &facts->len, sizeof facts->len);
     add(h, pl_text_str(facts), facts->len);
     if (!add_file(h, content)) return false;

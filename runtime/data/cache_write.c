@@ -163,7 +163,7 @@ static void sync_and_name(struct pl_cache_writer *w) {
     if (!w->error && fsync(w->fd) != 0) fail(w, errno);
     if (!w->error && rename(w->part, w->path) != 0) fail(w, errno);
     if (w->error) return;
-    /* The name may be lost in a power cut; the content behind it never is. */
+    /* A power cut may lose the name; it never leaves a name with other content. */
     int fd = open(w->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return;
     (void)fsync(fd);

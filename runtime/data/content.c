@@ -29,7 +29,7 @@ static void close_oldest(struct pl_pool *pool) {
     pl_pool_close(pool, pool->open[oldest].fd);
 }
 
-/* What the rest of the process opens needs room, too. */
+/* Other files of the process need descriptors, too. */
 static uint32_t most_open(void) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return PL_POOL_MOST;

@@ -37,7 +37,7 @@ static bool fail(struct pl_csv *csv, const char *what, const char *hint) {
     return false;
 }
 
-/* What must not stand in a field: in one without quotes, or in any. */
+/* Refuses bytes that are invalid in a field without quotes, or in any field. */
 static bool check_byte(struct pl_csv *csv, char c, bool quoted) {
     if (c == 0) return fail(csv, "NUL byte in the file", hint_nul);
     if (quoted) return true;
@@ -79,7 +79,7 @@ static bool quoted_field(struct pl_csv *csv, const char *text, size_t n, size_t 
     return fail(csv, "a field begins with a quote that is not closed", hint_quotes);
 }
 
-/* Appends the field at *at as a JSON string, and moves behind it. */
+/* Appends the field at *at as a JSON string, and moves past it. */
 static bool add_field(struct pl_csv *csv, const char *text, size_t n, size_t *at,
                       struct pl_text *out) {
     pl_text_add(out, "\"");

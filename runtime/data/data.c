@@ -23,10 +23,10 @@
 #include <unistd.h>
 
 struct row_place {   /* all that stays in memory of a row */
-    uint64_t offset; /* of the row in its file; place in the cache */
-    uint32_t bytes;  /* of the row; its tokens in the cache */
+    uint64_t offset; /* offset of the row in its file; place in the cache */
+    uint32_t bytes;  /* bytes of the row; its tokens in the cache */
     uint32_t tokens; /* that are computed; CUT: the row had more */
-    uint64_t digest; /* of the sample, when the row was read first */
+    uint64_t digest; /* digest of the sample when the row was first read */
 };
 
 #define CUT UINT32_C(0x80000000)
@@ -42,14 +42,14 @@ struct data_file {
     const struct pl_format *format;
     struct pl_row_shape shape;
     bool csv;
-    struct pl_csv header; /* of a CSV file */
+    struct pl_csv header; /* columns of a CSV file */
     bool detected;
 };
 
 struct pl_data {
     struct data_file *files;
     uint32_t n_files;
-    struct pl_pool pool; /* of descriptors: those of the files, and of their caches */
+    struct pl_pool pool; /* pool of descriptors for the files and their caches */
     struct pl_unpacked unpacked;
     struct row_place *rows;
     uint64_t n_rows, cap_rows;
@@ -63,9 +63,9 @@ struct pl_data {
     uint64_t max_tokens;
     uint64_t positions; /* that the model was made for; 0 = it scales them */
     uint32_t overlength;
-    pthread_mutex_t lock; /* of what follows, and of the parser */
+    pthread_mutex_t lock; /* guards the following members, and the parser */
     struct pl_text json;  /* a CSV record as a row */
-    char *buf;            /* of one row */
+    char *buf;            /* bytes of one row */
     size_t buf_cap;
 };
 
@@ -98,7 +98,8 @@ static bool parse_text(struct pl_data *data, struct data_file *f, const char *te
            pl_row_parse(&data->parser, f->format, text, n, ends_file, out);
 }
 
-/* Of a CSV record the line alone: columns are those of the row that was made of it. */
+/* For a CSV record only the line is given: columns would be those of the row that was made of
+ * it. */
 static pl_err report(const struct pl_scan *s, const struct data_file *f,
                      const struct pl_raw_row *row, struct pl_diag *d) {
     const char *path = f->path;
@@ -128,7 +129,7 @@ struct index {
     struct pl_sample *sample; /* scratch */
 };
 
-/* Whether nothing but space follows the row. */
+/* True if nothing but space follows the row. */
 static bool ends_content(const struct data_file *f, const struct pl_raw_row *row) {
     char rest[16];
     const ssize_t n = pl_content_read(&f->content, rest, sizeof rest, row->offset + row->n);
@@ -293,7 +294,7 @@ static void add_facts(const struct pl_data *data, const struct data_file *f, str
     pl_row_parser_add_facts(&data->parser, f->format, out);
 }
 
-/* Where the tokens of a file are kept. */
+/* The cache of a file's tokens. */
 struct kept {
     struct pl_text dir; /* empty: nowhere */
     struct pl_cache_key key;
@@ -632,7 +633,7 @@ void pl_data_close(struct pl_data **data) {
     pl_unpacked_finish(&x->unpacked);
     pthread_mutex_destroy(&x->lock);
     pl_row_parser_finish(&x->parser);
-    free(x->entries.items); /* what they name is the job's */
+    free(x->entries.items); /* their names belong to the job */
     free(x->files);
     free(x->rows);
     free(x->buf);

@@ -6,7 +6,7 @@
  *   S2  the order is a function of (seed, epoch, position) alone: any position can be asked for
  *       without having seen the ones before it
  *   S3  a row without a supervised token can be read as any other, and is counted in the
- *       statistics; whether it has a place in the order is the walk's to say (holdout.h)
+ *       statistics; the walk decides if it is in the order (holdout.h)
  *   S4  a row is handed out with the tokens and labels that it had when it was counted, or not at
  *       all: each read compares a digest
  *   S5  the number of files is bounded by memory, not by descriptors (content.h) */
@@ -24,7 +24,7 @@
 struct pl_data;
 struct pl_tokenizer;
 
-/* A file of the data and its rows, which stand together. */
+/* A file of the data and its rows, which are consecutive. */
 struct pl_data_file {
     const char *path; /* as opened */
     uint64_t first, rows;
@@ -32,14 +32,14 @@ struct pl_data_file {
     struct pl_data_stats stats;
 };
 
-/* How far a file has been read that is read for the first time. */
+/* The progress of reading a file for the first time. */
 struct pl_data_reading {
     const char *path;
-    uint64_t done_bytes, bytes; /* of its content, unpacked */
+    uint64_t done_bytes, bytes; /* of its unpacked content */
     uint64_t rows;              /* so far */
 };
 struct pl_data_watch {
-    void (*reading)(void *ctx, const struct pl_data_reading *at); /* after every row */
+    void (*reading)(void *ctx, const struct pl_data_reading *at); /* called after every row */
     void *ctx;
 };
 
@@ -48,13 +48,14 @@ struct pl_data_watch {
 pl_err pl_data_open(const struct pl_job *job, const struct pl_model *m,
                     const struct pl_dataset_list *list, struct pl_text *notes, struct pl_data **out,
                     struct pl_diag *d);
-/* The files of a job that this split trains or evaluates on: `dataset`, entries of `datasets`,
- * `eval_datasets`. *out is NULL when the job names none. */
+/* Opens the files of a job that this split trains or evaluates on: `dataset`, entries of
+ * `datasets`, `eval_datasets`. *out is NULL if the job names none. */
 pl_err pl_data_open_split(const struct pl_job *job, const struct pl_model *m, uint32_t split,
                           struct pl_text *notes, struct pl_data **out, struct pl_diag *d);
-/* The same in three stages, each dearer than the one before; job and model outlive the last. The
- * tokenizer, where a format that is given needs one; every file, and what its entry says of its
- * columns; then all rows, those of `format: auto` opening the tokenizer when the first is read. */
+/* pl_data_open_split in three stages, each more expensive than the one before; job and model must
+ * outlive the last. First the tokenizer, if a format that is given needs one; then every file, with
+ * the columns of its entry; then all rows, where `format: auto` opens the tokenizer when the first
+ * row is read. */
 pl_err pl_data_begin_split(const struct pl_job *job, const struct pl_model *m, uint32_t split,
                            struct pl_data **out, struct pl_diag *d);
 pl_err pl_data_find(struct pl_data *data, struct pl_diag *d);
@@ -66,28 +67,29 @@ uint32_t pl_data_files(const struct pl_data *data);
 const struct pl_data_file *pl_data_file(const struct pl_data *data, uint32_t i);
 const struct pl_data_file *pl_data_file_of(const struct pl_data *data, uint64_t row);
 uint64_t pl_data_rows(const struct pl_data *data);
-/* The day that chats show, as `chat_date` takes it; "" = they show none. */
+/* Writes the day that chats show, as `chat_date` takes it; "" = they show none. */
 #define PL_DAY_TEXT 16
 const char *pl_data_chat_date(const struct pl_data *data, char buf[PL_DAY_TEXT]);
 const struct pl_data_stats *pl_data_stats(const struct pl_data *data);
 const struct pl_longest *pl_data_longest(const struct pl_data *data);
-/* The tokenizer that the rows went through; NULL: they brought their tokens. */
+/* Returns the tokenizer of the rows; NULL: they have their tokens already. */
 const struct pl_tokenizer *pl_data_tokenizer(const struct pl_data *data);
-/* Appends the Jinja program by which conversations were rendered; nothing where there were none, or
- * where it is the tokenizer's own. */
+/* Appends the Jinja program that rendered the conversations; nothing if there were none, or if it
+ * is the tokenizer's own. */
 void pl_data_write_program(const struct pl_data *data, struct pl_text *out);
-/* A digest of the tokenizer's files; false: there is none, or it has none. */
+/* Computes a digest of the tokenizer's files; false: there is no tokenizer, or it has no files. */
 bool pl_data_tokenizer_identity(const struct pl_data *data, uint64_t *out);
-/* Tokens that training computes for a row; 0 when nothing in it is supervised. */
+/* Returns the tokens that training computes for a row; 0 if nothing in it is supervised. */
 uint64_t pl_data_tokens(const struct pl_data *data, uint64_t row);
-/* Whether the row was longer than max_seq_length, and was cut to it. */
+/* True if the row was longer than max_seq_length, and was cut to it. */
 bool pl_data_is_cut(const struct pl_data *data, uint64_t row);
-/* Tokens of row `row` (0-based over all files). Any thread, one at a time inside. PL_ERR_DATA_FILE:
- * the file cannot be read any more, or is not the one that was opened. */
+/* Reads the tokens of row `row` (0-based over all files). Any thread may call; calls exclude each
+ * other. PL_ERR_DATA_FILE: the file can no longer be read, or is not the one that was opened. */
 pl_err pl_data_sample(struct pl_data *data, uint64_t row, struct pl_sample *out, struct pl_diag *d);
 
-/* Row at `position` of an endless walk over rows [first, first+n): epoch = position / n; shuffled
- * by (seed, epoch) when `shuffle`, else in file order. Each epoch visits every row once. */
+/* Returns the row at `position` of an endless walk over rows [first, first+n): epoch = position /
+ * n; shuffled by (seed, epoch) if `shuffle`, else in file order. Each epoch visits every row
+ * once. */
 uint64_t pl_data_order(uint64_t position, uint64_t first, uint64_t n, bool shuffle, uint64_t seed);
 
 #endif

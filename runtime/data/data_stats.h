@@ -1,4 +1,4 @@
-/* data_stats.h - what the rows of some files come to.
+/* data_stats.h - statistics of the rows of files.
  *
  * In: rows, as they are counted.  Out: sums.  Needs: row_traits. */
 #ifndef PL_RUNTIME_DATA_DATA_STATS_H
@@ -8,9 +8,9 @@
 
 struct pl_data_stats {
     uint64_t rows, unsupervised_rows, truncated_rows, dropped_rows;
-    /* after truncation, targets after the shift by one */
+    /* after truncation; targets after the shift by one */
     uint64_t tokens, supervised_tokens, longest;
-    uint64_t traits[PL_TRAITS]; /* rows that have each */
+    uint64_t traits[PL_TRAITS]; /* rows that have each trait */
 };
 
 #endif

@@ -84,8 +84,8 @@ out:
     return err;
 }
 
-/* What ends a sequence for the tokenizer or the model, and what ends a turn in a template that is
- * known by name, where it is a token here. */
+/* Finds the tokens that end a sequence for the tokenizer or the model, and those that end a turn in
+ * a known template, if they are tokens here. */
 static void find_stops(struct pl_encoder *e, const struct pl_model *m) {
     const struct pl_chat_template *t;
     if (e->eos >= 0) e->stops[e->n_stops++] = e->eos;

@@ -22,7 +22,7 @@ static pl_err check_lost(const struct pl_encoder *e, const struct pl_chat_messag
     return PL_ERR_OK;
 }
 
-/* What `train_on` says of message i, when the message says nothing itself. */
+/* True if `train_on` trains message i; used unless the message itself decides. */
 static bool trained_by_role(const struct pl_encoder *e, const struct pl_chat_message *m, size_t i,
                             size_t n_prompt, size_t last_answer) {
     if (e->train_on == PL_TRAIN_ON_ALL) return true;
@@ -30,7 +30,7 @@ static bool trained_by_role(const struct pl_encoder *e, const struct pl_chat_mes
     return e->train_on == PL_TRAIN_ON_RESPONSES || i == last_answer;
 }
 
-/* What `train_on` or the message itself says of message i. */
+/* True if the message itself, or else `train_on`, trains message i. */
 static bool is_trained(const struct pl_encoder *e, const struct pl_conversation *c, size_t i,
                        size_t n_prompt, size_t last_answer) {
     return c->train[i] == PL_MESSAGE_BY_ROLE
@@ -45,7 +45,8 @@ static size_t last_answer_of(const struct pl_conversation *c) {
     return last;
 }
 
-/* By the program: only what differs from the rest of the row has to be found in its text. */
+/* Renders by the program: only messages that differ from the rest of the row have to be found in
+ * its text. */
 static pl_err render_own(struct pl_encoder *e, struct pl_conversation *c, size_t n_prompt,
                          struct pl_diag *d) {
     bool all = e->train_on == PL_TRAIN_ON_ALL;
@@ -139,8 +140,8 @@ static size_t tight_end(const struct pl_encoder *e, const struct pl_chat_span *s
     return stops ? end_of_token(e, next) : span->end;
 }
 
-/* Where a turn ends that a program wrote: after the first token that ends a text and stands after
- * the words, since more would be the header of the next turn. */
+/* Returns the end of a turn that a program wrote: after the first token that ends a text and comes
+ * after the words, since more would be the header of the next turn. */
 static size_t turn_end(const struct pl_encoder *e, const struct pl_chat_message *m,
                        const struct pl_chat_span *span) {
     for (uint64_t i = pl_encode_token_at(e, past_words(e, m, span));
@@ -192,7 +193,7 @@ static struct pl_chat_span fit_span(struct pl_encoder *e, const struct pl_chat_m
     return span;
 }
 
-/* What is odd about an answer that is trained on. */
+/* Counts traits of an answer that is trained on. */
 static void note_answer(struct pl_encoder *e, const struct pl_chat_span *span) {
     if (span->begin >= span->end || pl_encode_is_beyond(e, span->end)) return;
     if (pl_encode_is_inside(e, span->begin))

@@ -100,7 +100,7 @@ void pl_file_hint(struct pl_diag *d, const char *hint, const char *path) {
     pl_text_finish(&text);
 }
 
-/* Where the text begins: pages of servers often start with empty lines. */
+/* Returns the begin of the text: pages of servers often start with empty lines. */
 static size_t first_byte(const char *bytes, size_t n) {
     size_t i = 0;
     while (i < n && bytes[i] && strchr(" \t\r\n", bytes[i]))

@@ -1,5 +1,5 @@
-/* file_shape.h - files of JSON that hold something else than rows: rows inside one object, columns,
- * texts, lists, the answer of a server. What they are, and the line that makes rows of them.
+/* file_shape.h - files of JSON without rows: rows inside one object, columns, texts, lists, the
+ * answer of a server. This names them, with the line that makes rows of them.
  *
  * In: the first value of a file that was refused as a row.  Out: a sentence and a hint.
  * Needs: row_members, row_command.
@@ -12,8 +12,8 @@
 
 #include "runtime/data/row_command.h"
 
-/* `whole`: nothing follows the value in its file. *what = NULL: what was said of the row stands.
- * False: nothing is known of such a value; *out is then as it was. */
+/* `whole`: nothing follows the value in its file. *what = NULL: the earlier message about the row
+ * stands. False: such a value is unknown; *out is then unchanged. */
 bool pl_file_shape(const char *text, size_t n, const struct pl_row_source *src, bool whole,
                    const char **what, struct pl_text *out);
 

@@ -45,8 +45,8 @@ static bool wrong_type(struct pl_row_parser *p, const char *key, const char *exp
     }
 #define SYSTEM_OR_NOT TEXT_OR_NOT("system", "system_prompt", SYSTEM)
 
-/* In the order of detection: a row that brings its tokens is not tokenised again, one with turns is
- * not read as a text, and a text beside a pair is what somebody made of the pair. */
+/* Formats are in the order of detection: a row that has its tokens is not tokenised again, one with
+ * turns is not read as a text, and a text next to a pair was made from the pair. */
 static const struct pl_format formats[] = {
     {.name = "tokens",
      .id = PL_FORMAT_TOKENS,
@@ -140,7 +140,7 @@ const struct pl_format *pl_format_prompted(void) {
 }
 
 /* --- columns ---------------------------------------------------------------------------------- */
-/* Whether rows of the format have a column of this kind. */
+/* True if rows of the format have a column of this kind. */
 static bool has_column(const struct pl_format *f, enum pl_column column) {
     bool of_messages = column >= PL_COLUMN_ROLE && column <= PL_COLUMN_SYSTEM_WORDS;
     if (of_messages) return f->needs_chat || f->may_need_chat;
@@ -262,7 +262,7 @@ static int key_of(const struct pl_row_parser *p, const struct pl_format *f) {
     return -1;
 }
 
-/* What the keys of a row say about its format. */
+/* The evidence for a format in the keys of a row. */
 struct guess {
     unsigned required[N_FORMATS]; /* bit k: required key k is there */
 };
@@ -274,7 +274,7 @@ static unsigned all_required(const struct pl_format *f) {
     return all;
 }
 
-/* Whether the format has every column that the file has a name for. */
+/* True if the format has every column that the file has a name for. */
 static bool may_be(const struct pl_row_parser *p, const struct pl_format *f) {
     return !p->shape || first_strange(f, &p->shape->columns) == PL_COLUMN_COUNT;
 }

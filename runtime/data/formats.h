@@ -1,12 +1,12 @@
 /* formats.h - the formats a data row can have, and the one parser that reads a row by them.
  *
- * In: the bytes of one row.  Out: its tokens and labels, or what is wrong at which byte.
+ * In: the bytes of one row.  Out: its tokens and labels, or the problem and its byte.
  *   F1  a row is one JSON object; a key that its format does not read is inert, refused by name or
  *       told (row_keys.h)
  *   F2  keys of the format stand at most once; the required ones stand exactly once
  *   F3  every id is in the vocabulary; labels are ids or PL_LABEL_MASKED, one per id
- * A new format is a row in formats.c: its keys, the values they take, and what completes a row, in
- * one of the files rows_*.c. */
+ * A new format is a row in formats.c: its keys, the kinds of their values, and the function that
+ * completes a row, in one of the files rows_*.c. */
 #ifndef PL_RUNTIME_DATA_FORMATS_H
 #define PL_RUNTIME_DATA_FORMATS_H
 
@@ -14,37 +14,37 @@
 
 struct pl_format;
 
-/* The format of a job's `format:`; NULL for auto. */
+/* Returns the format of a job's `format:`; NULL for auto. */
 const struct pl_format *pl_format_find(uint32_t id);
 const char *pl_format_name(const struct pl_format *f);
-uint32_t pl_format_id(const struct pl_format *f); /* PL_FORMAT_* of a job */
-/* Whether its rows cannot be read without a tokenizer. */
+uint32_t pl_format_id(const struct pl_format *f); /* PL_FORMAT_* as in a job */
+/* True if its rows cannot be read without a tokenizer. */
 bool pl_format_needs_tokenizer(const struct pl_format *f);
-/* Whether its rows are conversations. */
+/* True if its rows are conversations. */
 bool pl_format_needs_chat(const struct pl_format *f);
-/* The format whose required keys the row has; NULL after recording a problem in p->scan. */
+/* Returns the format whose required keys the row has; NULL after recording a problem in p->scan. */
 const struct pl_format *pl_format_detect(struct pl_row_parser *p, const char *text, size_t n,
                                          bool ends_file);
 
-/* The format that reads `prompt_format`. */
+/* Returns the format that reads `prompt_format`. */
 const struct pl_format *pl_format_prompted(void);
-/* Whether rows of this format (NULL: of some) have the columns that the entry names.
+/* Checks that rows of this format (NULL: of some format) have the columns that the entry names.
  * PL_ERR_CONFIG_CONFLICT at its line: they do not. */
 pl_err pl_format_check_columns(const struct pl_format *f, const struct pl_job *job,
                                const struct pl_dataset *entry, struct pl_diag *d);
 
-/* What rows of this format need besides the row: opens the tokenizer, chooses the chat template.
- * To be called before the first row of a file. Errors are those of encode.h. */
+/* Prepares for rows of this format: opens the tokenizer, chooses the chat template. Called before
+ * the first row of a file. Errors are those of encode.h. */
 pl_err pl_row_parser_prepare(struct pl_row_parser *p, const struct pl_format *f,
                              const struct pl_job *job, const struct pl_model *m,
                              struct pl_text *notes, struct pl_diag *d);
-/* Appends all that the tokens of a row depend on besides the row, once prepared: two parsers with
- * equal facts make the same samples. */
+/* Appends everything that the tokens of a row depend on besides the row, once prepared: two parsers
+ * with equal facts make the same samples. */
 void pl_row_parser_add_facts(const struct pl_row_parser *p, const struct pl_format *f,
                              struct pl_text *out);
-/* Rows are encoded by a tokenizer that takes its time. */
+/* True if rows are encoded by a tokenizer that is slow. */
 bool pl_row_parser_is_costly(const struct pl_row_parser *p, const struct pl_format *f);
-/* Parses one row into *out (grown as needed). False: p->scan says why. */
+/* Parses one row into *out (grown as needed). False: p->scan holds the reason. */
 bool pl_row_parse(struct pl_row_parser *p, const struct pl_format *f, const char *text, size_t n,
                   bool ends_file, struct pl_sample *out);
 void pl_row_parser_finish(struct pl_row_parser *p);

@@ -7,8 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* How many of the n the first `rows` rows hold: rounded sums, so that the parts add up to n. Rows
- * are below 2^48, which a double counts one by one. */
+/* Returns how many of the n the first `rows` rows hold: rounded sums, so that the parts add up to
+ * n. Rows are below 2^48, which a double counts one by one. */
 static uint64_t share_up_to(uint64_t rows, uint64_t n, uint64_t all) {
     return (uint64_t)llround((double)rows * ((double)n / (double)all));
 }

@@ -1,14 +1,14 @@
 /* holdout.h - rows that training leaves out: those held out for evaluation, and those without a
  * token to train on.
  *
- * In: an open data set, how many rows, a seed.  Out: which rows, and the rows that are kept by
+ * In: an open data set, how many rows, a seed.  Out: the held-out rows, and the kept rows by
  * number.  Needs: data.h.
  *   O1  every file gives its share of the rows, to within one: a sorted list of files is not
  *       evaluated by the last of them alone
- *   O2  which rows of a file those are is a function of (seed, number of the file, its rows, its
+ *   O2  the choice of rows in a file is a function of (seed, number of the file, its rows, its
  *       share) alone, so a run that is resumed holds out the same; rows without a token to train on
  *       count for nothing
- *   O3  what is kept stays in the order of the files
+ *   O3  kept rows stay in the order of the files
  * Use: pl_holdout_untrained(&u, data, &d); pl_holdout_draw(&h, data, &u, 100, seed, &d);
  *      pl_holdout_join(&out, &u, &h, &d); row = pl_holdout_kept(&out, i); ...
  *      pl_holdout_finish(&h); */
@@ -22,16 +22,16 @@ struct pl_holdout {
     uint64_t n;
 };
 
-/* The rows without a token to train on. On failure, here and below, the list is empty. */
+/* Lists the rows without a token to train on. On failure, here and below, the list is empty. */
 pl_err pl_holdout_untrained(struct pl_holdout *h, const struct pl_data *data, struct pl_diag *d);
-/* n rows of those that `out` keeps (NULL: of all); fewer than those. */
+/* Draws n rows from those that `out` keeps (NULL: from all); n is less than their number. */
 pl_err pl_holdout_draw(struct pl_holdout *h, const struct pl_data *data,
                        const struct pl_holdout *out, uint64_t n, uint64_t seed, struct pl_diag *d);
-/* The rows of both lists, which have none in common. */
+/* Joins both lists, which have no row in common. */
 pl_err pl_holdout_join(struct pl_holdout *h, const struct pl_holdout *a, const struct pl_holdout *b,
                        struct pl_diag *d);
 void pl_holdout_finish(struct pl_holdout *h); /* leaves {0} */
-/* Row i of those that are kept; how many rows below `row` are held out. */
+/* Return row i of those that are kept, and how many rows below `row` are held out. */
 uint64_t pl_holdout_kept(const struct pl_holdout *h, uint64_t i);
 uint64_t pl_holdout_below(const struct pl_holdout *h, uint64_t row);
 

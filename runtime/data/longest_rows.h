@@ -1,5 +1,5 @@
-/* longest_rows.h - the longest rows of the data, any of them when several are of one length; kept
- * for the probe. */
+/* longest_rows.h - the longest rows of the data, any of them if several have one length; kept for
+ * the probe. */
 #ifndef PL_RUNTIME_DATA_LONGEST_ROWS_H
 #define PL_RUNTIME_DATA_LONGEST_ROWS_H
 
@@ -10,7 +10,7 @@ struct pl_longest { /* longest first */
     uint64_t row[PL_LONGEST_ROWS], tokens[PL_LONGEST_ROWS];
     uint32_t n;
 };
-/* The shortest falls off the end. */
+/* Adds a row; the shortest is dropped if there are too many. */
 void pl_longest_add(struct pl_longest *l, uint64_t row, uint64_t tokens);
 
 #endif

@@ -8,7 +8,7 @@
  * because 2^b < 2n. */
 #include "runtime/data/data.h"
 
-#define ROUNDS 8 /* of two half-rounds; with four, orders of a few rows are visibly uneven */
+#define ROUNDS 8 /* half-rounds, in pairs; with four, orders of a few rows are visibly uneven */
 
 /* Finaliser of splitmix64 (Steele, Lea and Flood 2014). */
 static uint64_t mix(uint64_t x) {

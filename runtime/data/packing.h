@@ -1,4 +1,4 @@
-/* packing.h - which slot of a step takes a sample: first fit, in the order of the walk.
+/* packing.h - assigns samples to the slots of a step: first fit, in the order of the walk.
  *
  * A slot is the room of one sample of max_seq_length tokens. Without packing it takes one row; with
  * packing as many whole rows as fit. The step ends before the first row that fits into no slot, and
@@ -15,16 +15,16 @@
 #include "runtime/data/walk.h"
 
 struct pl_packer {
-    uint64_t slot_tokens; /* 0 = one row a slot, whatever its length */
+    uint64_t slot_tokens; /* 0 = one row per slot, whatever its length */
     uint64_t slots, rows, max_rows;
     uint64_t *room; /* [2 leaves], owned: a tree of maxima over the room of the slots */
     uint64_t leaves, cap;
 };
 
-/* Empty slots. slot_tokens 0: no packing. Keeps its memory from step to step. */
+/* Begins with empty slots. slot_tokens 0: no packing. Memory is used again from step to step. */
 pl_err pl_packer_begin(struct pl_packer *p, uint64_t slots, uint64_t slot_tokens,
                        struct pl_diag *d);
-/* Takes the next row of `tokens` computed tokens; false when the step is full. */
+/* Adds the next row of `tokens` computed tokens; false if the step is full. */
 bool pl_packer_put(struct pl_packer *p, uint64_t tokens, uint64_t *slot);
 void pl_packer_finish(struct pl_packer *p);
 

@@ -130,7 +130,7 @@ static const struct {
      ".zst, and none of its subdirectories; `path: DIR/*` reads every file, `DIR/*/*` every one "
      "of its subdirectories"},
 };
-#define N_SAVED 2 /* of these; they have files that end as data files do */
+#define N_SAVED 2 /* number of these; they have files that end as data files do */
 
 static bool is_saved_dataset(const char *dir) {
     bool saved = false;
@@ -155,7 +155,7 @@ static pl_err nothing_in(const struct pl_job *job, const struct pl_dataset *entr
     return err;
 }
 
-/* Whether the name may be one of a dataset on a hub: OWNER/NAME or NAME, without an ending. */
+/* True if the name may be one of a dataset on a hub: OWNER/NAME or NAME, without an ending. */
 static bool may_be_hub_name(const char *name) {
     const char *slash = strchr(name, '/');
     const size_t n = strlen(name);

@@ -2,8 +2,8 @@
  *
  * In: entries.  Out: an entry for every file, in the order of the entries, and of names in each.
  * Needs: job.
- *   F1  a path that exists is that path, whatever characters it has; a pattern is looked for from
- *       the current directory, then from that of the YAML file, as other input paths are
+ *   F1  a path that exists is not read as a pattern; a pattern is looked for from the current
+ *       directory, then from that of the YAML file, as other input paths are
  *   F2  a directory stands for its files whose names end as data files do, not for those below it
  * Use: pl_paths_expand(job, list, &files, &d); ... pl_paths_finish(&files); */
 #ifndef PL_RUNTIME_DATA_PATHS_H

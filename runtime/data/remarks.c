@@ -32,7 +32,7 @@ static const char *strange_share(const struct pl_remarks *r, const struct pl_rem
                : NULL;
 }
 
-/* What a file would waste a run on, and the number to change. */
+/* Warns about files that would waste a run, with the number to change. */
 static void warn(const struct pl_remarks *r, const struct pl_remarks_about *about,
                  struct pl_text *notes) {
     const struct pl_data_stats *s = about->stats;

@@ -1,11 +1,11 @@
-/* remarks.h - what is said of the rows of one file before the first step: the rows that train
- * nothing, are cut or dropped, have odd traits or keys that nothing reads.
+/* remarks.h - remarks on the rows of one file before the first step: rows that train nothing, are
+ * cut or dropped, have odd traits or keys that nothing reads.
  *
  * In: remarks on its rows, one by one.  Out: counts in statistics, notes and warnings.
  * Needs: formats.
  *   R1  a remark keeps a count and the line of the first row: memory is bounded for any file
- *   R2  remarks hold no pointer: the cache of a file keeps them as they are, and they are said
- *       again when its tokens come from there
+ *   R2  remarks hold no pointer: the cache of a file keeps them as they are, and they are repeated
+ *       when its tokens come from there
  * Use: pl_remark_add(&r.truncated, line); ... pl_remarks_count(&r, &stats);
  *      pl_remarks_note(&r, &about, &notes); */
 #ifndef PL_RUNTIME_DATA_REMARKS_H
@@ -16,7 +16,7 @@
 #include "runtime/data/formats.h"
 #include "runtime/data/row_keys.h"
 
-/* How often something was said of the rows, and the line of the first. */
+/* The count of a remark, and the line of the first row. */
 struct pl_remark {
     uint64_t line, n;
 };
@@ -26,8 +26,8 @@ static inline void pl_remark_add(struct pl_remark *r, uint64_t line) {
 
 struct pl_remarks {
     struct pl_remark unsupervised, truncated, dropped;
-    struct pl_remark cut_off; /* before all that would have been trained on */
-    uint64_t whole;           /* tokens of the longest of those */
+    struct pl_remark cut_off; /* cut before all tokens that would have been trained on */
+    uint64_t whole;           /* tokens of the longest row before cutting */
     struct pl_file_traits traits;
     struct pl_told_keys told;
 };
@@ -35,15 +35,15 @@ struct pl_remarks {
 /* The file that remarks are about; everything is borrowed. */
 struct pl_remarks_about {
     const char *path;
-    const struct pl_data_stats *stats; /* with its remarks counted */
+    const struct pl_data_stats *stats; /* remarks are counted in them already */
     const struct pl_format *format;
     const struct pl_job *job;
-    uint64_t positions; /* that the model was made for; 0 = it scales them */
+    uint64_t positions; /* positions that the model was made for; 0 = it scales them */
 };
 
 /* Adds the rows that have remarks to *stats. */
 void pl_remarks_count(const struct pl_remarks *r, struct pl_data_stats *stats);
-/* A line for each remark, and for what would waste a run. */
+/* Writes a line for each remark, and for settings that would waste a run. */
 void pl_remarks_note(const struct pl_remarks *r, const struct pl_remarks_about *about,
                      struct pl_text *notes);
 

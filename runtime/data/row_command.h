@@ -1,7 +1,7 @@
-/* row_command.h - the command line that makes rows of a file which holds them in another shape.
+/* row_command.h - the command line that makes rows from a file of another shape.
  *
- * In: how the file holds its values, and Python's expression of a row.  Out: a line for a shell,
- * which writes rows.jsonl.  Needs: file_kind, unpack.
+ * In: the form of the file, and Python's expression of a row.  Out: a line for a shell, which
+ * writes rows.jsonl.  Needs: file_kind, unpack.
  *   W1  the line needs Python alone, and gzip or zstd for a compressed file
  *   W2  the name of the file stands in it as 'FILE', which pl_file_hint replaces
  * Use: struct pl_row_source src = {path, PL_SOURCE_LINES};
@@ -14,17 +14,17 @@
 #include <stdbool.h>
 
 enum pl_source_kind {
-    PL_SOURCE_LINES,   /* a value a line */
+    PL_SOURCE_LINES,   /* one value per line */
     PL_SOURCE_OBJECTS, /* objects over several lines each */
     PL_SOURCE_LIST,    /* the elements of one array */
-    PL_SOURCE_TABLE,   /* CSV, or the same with tabs */
+    PL_SOURCE_TABLE,   /* CSV, or values separated by tabs */
 };
 struct pl_row_source {
     const char *path; /* borrowed */
     enum pl_source_kind kind;
 };
 
-/* Appends the line that prints json.dumps(row) for each r of `loops`, in which @, where it has one,
+/* Appends the line that prints json.dumps(row) for each r of `loops`, in which @, if present,
  * stands for the values of the file. */
 void pl_row_command(const struct pl_row_source *src, const char *loops, const char *row,
                     struct pl_text *out);

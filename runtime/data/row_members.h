@@ -1,9 +1,10 @@
 /* row_members.h - the members of a row that no format reads, as far as a hint needs them.
  *
- * In: the row as JSON.  Out: names, kinds of values, and what values begin with.  Needs: json_scan.
+ * In: the row as JSON.  Out: names, kinds of values, and the beginnings of values.  Needs:
+ * json_scan.
  *   M1  at most PL_MEMBERS_MOST members are looked at, and names of less than PL_MEMBER_NAME bytes
- *   M2  names hold no control character and no byte that means something between quotes of a shell
- *       or of Python
+ *   M2  names hold no control character and no byte that is special between quotes of a shell or of
+ *       Python
  *   M3  names are compared by letters and digits alone, in either case
  * Use: struct pl_members m; if (pl_members_read(text, n, &m)) pl_member_pick(&m, names, kind); */
 #ifndef PL_RUNTIME_DATA_ROW_MEMBERS_H
@@ -17,26 +18,27 @@
 struct pl_member {
     char name[PL_MEMBER_NAME];
     enum pl_scan_kind kind;
-    enum pl_scan_kind first; /* of the first element of an array, or the first value of an object */
+    enum pl_scan_kind first; /* kind of the first element of an array, or of the first value of an
+                                object */
     bool numbered;           /* an object whose first key is a number */
     bool holds_chat;         /* an object with messages, or a string that may be a list of them */
-    const char *role, *content; /* keys of the message that an array begins with; NULL = none */
+    const char *role, *content; /* keys of the message at the beginning of an array; NULL = none */
 };
 struct pl_members {
     struct pl_member m[PL_MEMBERS_MOST];
     int n;
-    bool all; /* there are no others */
+    bool all; /* the row has no other members */
 };
 
-/* False: the row is no object, or cannot be read. */
+/* False: the row is not an object, or cannot be read. */
 bool pl_members_read(const char *text, size_t n, struct pl_members *out);
 bool pl_member_named(const char *name, const char *other);
-/* The first member of this kind that has one of the names, which end with NULL, and is not `taken`
- * (nullable). NULL: there is none. */
+/* Returns the first member of this kind that has one of the names, which end with NULL, and is not
+ * `taken` (nullable). NULL = none. */
 const struct pl_member *pl_member_pick(const struct pl_members *r, const char *const *names,
                                        enum pl_scan_kind kind, const struct pl_member *taken);
 
-/* Whether the value at the cursor of s is a message: *role and *content are then its keys, else
+/* True if the value at the cursor of s is a message: *role and *content are then its keys, else
  * NULL. */
 bool pl_message_keys(struct pl_scan s, const char **role, const char **content);
 

@@ -1,4 +1,4 @@
-/* row_parser.h - the state in which a row is read: the types that formats share. */
+/* row_parser.h - the state of reading a row; shared by formats. */
 #ifndef PL_RUNTIME_DATA_ROW_PARSER_H
 #define PL_RUNTIME_DATA_ROW_PARSER_H
 
@@ -13,19 +13,19 @@ struct pl_row_parser {
     struct pl_scan scan;
     struct pl_encoder encoder;
     uint64_t vocab;
-    const struct pl_row_shape *shape; /* borrowed, nullable: of the file the rows are in */
-    bool detected;                    /* the format was found by looking at the first row */
+    const struct pl_row_shape *shape; /* borrowed, nullable; shape of the rows' file */
+    bool detected;                    /* the format was detected from the first row */
     struct pl_text key, text;         /* scratch */
     struct pl_conversation conversation;
     struct pl_sample *out;
     bool seen[PL_ROW_MAX_KEYS];
-    size_t at[PL_ROW_MAX_KEYS]; /* where the value of a key begins */
-    uint64_t n_labels;          /* labels may stand before ids, and be more or fewer */
-    struct pl_told_keys *told;  /* borrowed, nullable: gets the keys that nothing reads */
-    uint64_t line;              /* of the row, for `told` */
+    size_t at[PL_ROW_MAX_KEYS]; /* begin of the value of each key */
+    uint64_t n_labels;          /* labels may come before ids, and be more or fewer */
+    struct pl_told_keys *told;  /* borrowed, nullable; receives the keys that nothing reads */
+    uint64_t line;              /* line of the row, for `told` */
     bool strange;               /* the row has the shape of another kind of file */
     struct pl_diag no_chat;     /* why there is no template; reported by the row that needs one */
-    struct pl_diag problem;     /* of the last row: scan.hint may point into it */
+    struct pl_diag problem;     /* problem of the last row: scan.hint may point into it */
 };
 
 #endif

@@ -30,7 +30,7 @@ static bool is_known(const struct pl_row_shape *s, struct pl_span name) {
     return false;
 }
 
-/* What is wrong with the prompt format, NULL = nothing. */
+/* Returns the problem of the prompt format, NULL = none. */
 static const char *find_names(struct pl_row_shape *s) {
     const char *at = s->columns.name[PL_COLUMN_PROMPT_FORMAT], *problem = NULL;
     struct pl_prompt_piece piece;

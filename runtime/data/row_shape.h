@@ -1,9 +1,9 @@
-/* row_shape.h - what the rows of one data file look like: the names of its columns, and the prompt
+/* row_shape.h - the shape of the rows of one data file: the names of its columns, and the prompt
  * that is made of them.
  *
  * In: an entry of `datasets`.  Out: names by column, names in braces.  Needs: job.
  *   P1  `prompt_format` was checked: every brace is closed, {{ and }} are braces of the text, and
- *       what stands between two is the name of a column
+ *       the text between two is the name of a column
  * Use: struct pl_row_shape s; pl_row_shape_init(&s, job, entry, &d); ... pl_row_shape_finish(&s);
  */
 #ifndef PL_RUNTIME_DATA_ROW_SHAPE_H
@@ -24,7 +24,7 @@ struct pl_span {
 
 struct pl_row_shape {
     struct pl_columns columns;            /* owned */
-    struct pl_span names[PL_SHAPE_NAMES]; /* in braces, each once, in the order of the text */
+    struct pl_span names[PL_SHAPE_NAMES]; /* names in braces, each once, in the order of the text */
     uint32_t n_names;
 };
 
@@ -32,11 +32,11 @@ struct pl_row_shape {
 pl_err pl_row_shape_init(struct pl_row_shape *s, const struct pl_job *job,
                          const struct pl_dataset *entry, struct pl_diag *d);
 void pl_row_shape_finish(struct pl_row_shape *s); /* leaves {0} */
-/* Whether the entry names a column. */
+/* True if the entry names a column. */
 bool pl_row_shape_is_named(const struct pl_row_shape *s);
 
-/* The next piece of a prompt format at *at: text, or the name of a column. False at the end, and
- * where *problem (NULL otherwise) says what is wrong. */
+/* A piece of a prompt format: text, or the name of a column. pl_prompt_next reads the piece at *at;
+ * false at the end, and if *problem (NULL otherwise) holds an error. */
 struct pl_prompt_piece {
     struct pl_span span;
     bool name;

@@ -1,10 +1,10 @@
-/* row_traits.h - what is odd about rows that are trained on all the same: counted by file, and
- * said before the first step.
+/* row_traits.h - unusual traits of rows that are trained on nevertheless: counted by file, and
+ * reported before the first step.
  *
  * In: how often a row has each trait.  Out: counts, notes.  Needs: text.
  *   T1  a trait changes nothing: rows are encoded as transformers and TRL encode them
  *   T2  rows are counted once, however often they have a trait
- * A new trait is a row of the table, and the place that counts it.
+ * A new trait is a row of the table, and a call that counts it.
  * Use: pl_row_traits_add(&r, PL_TRAIT_CUT_TEXT, 1); pl_file_traits_count(&t, &r, line);
  *      pl_file_traits_note(&t, path, &notes); */
 #ifndef PL_RUNTIME_DATA_ROW_TRAITS_H
@@ -15,8 +15,8 @@
 
 #include <stdint.h>
 
-/* X(name, its key in JSON, in the line of the file ("" = not there), "warning: " or "", what
- * follows "7 rows " ("" = it is said elsewhere), what to do) */
+/* X(name, its key in JSON, its text in the line of the file ("" = none), "warning: " or "", the
+ * text after "7 rows " ("" = reported elsewhere), a hint) */
 #define PL_TRAITS_TABLE(X)                                                                         \
     X(OPEN_ANSWER, "open_answer_rows", "ending without an end of turn",                            \
       "warning: ", "with an answer that does not end with a token that ends the turn",             \
@@ -46,26 +46,26 @@ enum pl_trait {
         PL_TRAITS
 };
 
-/* How often one row has each of them. */
+/* How often one row has each trait. */
 struct pl_row_traits {
     uint64_t n[PL_TRAITS];
-    char role[PL_SHOWN]; /* the first unknown one, as it is shown */
+    char role[PL_SHOWN]; /* the first unknown role, as it is shown */
 };
 static inline void pl_row_traits_add(struct pl_row_traits *r, enum pl_trait trait, uint64_t n) {
     r->n[trait] += n;
 }
 
-/* What the rows of one file have. */
+/* The traits of the rows of one file. */
 struct pl_file_traits {
     struct {
-        uint64_t rows, line, all; /* line: of the first; all: how often in all of them */
+        uint64_t rows, line, all; /* line: of the first row; all: sum over the rows */
     } of[PL_TRAITS];
-    char role[PL_SHOWN]; /* the first unknown one */
+    char role[PL_SHOWN]; /* the first unknown role */
 };
 void pl_file_traits_count(struct pl_file_traits *t, const struct pl_row_traits *r, uint64_t line);
-/* A line for each trait that some row has. */
+/* Writes a line for each trait that some row has. */
 void pl_file_traits_note(const struct pl_file_traits *t, const char *path, struct pl_text *notes);
-const char *pl_trait_key(enum pl_trait trait);   /* "open_answer_rows" */
+const char *pl_trait_key(enum pl_trait trait);   /* e.g. "open_answer_rows" */
 const char *pl_trait_brief(enum pl_trait trait); /* "" = not in the line of a file */
 
 #endif

@@ -18,7 +18,7 @@ static bool read_system(struct pl_row_parser *p, int k) {
     return true;
 }
 
-/* The list of key k, behind the system text of key `system`. */
+/* Reads the list of key k after the system text of key `system`. */
 static bool read_list(struct pl_row_parser *p, int k, int system, enum pl_spelling spelling) {
     if (!read_system(p, system)) return false;
     bool has_system = p->conversation.n > 0;

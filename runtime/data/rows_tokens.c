@@ -134,7 +134,8 @@ static bool apply_mask(struct pl_row_parser *p, size_t m) {
 }
 
 /* --- positions -------------------------------------------------------------------------------- */
-/* What a single sample has: 0, 1, 2, ... over all tokens, or over those that are not hidden. */
+/* Checks that positions are those of a single sample: 0, 1, 2, ... over all tokens, or over those
+ * that are not hidden. */
 static bool check_positions(struct pl_row_parser *p) {
     const struct pl_sample *s = p->out;
     int64_t v = 0, first = -1;

@@ -13,11 +13,11 @@ struct pl_sample {
     int32_t *ids, *labels; /* [n], owned, grown by pl_data_sample; labels are not shifted */
     uint64_t n, cap;
     uint64_t beyond;     /* tokens of the row after these n, which a limit left out */
-    bool trained_beyond; /* some of them would be trained on */
+    bool trained_beyond; /* some of these would be trained on */
 };
-/* Makes room for n ids and labels. False: no memory; what *s holds stays. */
+/* Makes room for n ids and labels. False: no memory; the content of *s is unchanged. */
 bool pl_sample_reserve(struct pl_sample *s, uint64_t n);
-/* A digest of its ids and labels: samples that differ have different ones. */
+/* Returns a digest of its ids and labels: different samples have different ones. */
 uint64_t pl_sample_digest(const struct pl_sample *s);
 void pl_sample_finish(struct pl_sample *s); /* leaves {0} */
 

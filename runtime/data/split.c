@@ -12,7 +12,7 @@
 
 #define CHUNK (1u << 18)
 
-/* Room for a chunk behind the bytes held: moves them to the front, or doubles the buffer. */
+/* Makes room for a chunk after the bytes held: moves them to the front, or doubles the buffer. */
 static pl_err make_room(struct pl_split *s, struct pl_diag *d) {
     if (s->begin) {
         memmove(s->buf, s->buf + s->begin, s->end - s->begin);
@@ -35,7 +35,7 @@ static pl_err make_room(struct pl_split *s, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
-/* Reads more behind buf[end]; at the end of the file sets eof. Offsets relative to begin stay. */
+/* Reads more after buf[end]; at the end of the file sets eof. Offsets relative to begin stay. */
 static pl_err fill(struct pl_split *s, struct pl_diag *d) {
     PL_TRY(make_room(s, d));
     const ssize_t got = pl_content_read(&s->content, s->buf + s->end, CHUNK, s->offset + s->end);
@@ -79,7 +79,7 @@ static pl_err skip_space(struct pl_split *s, int *c, struct pl_diag *d) {
     }
 }
 
-/* Hands out the n bytes at begin, and `skip` bytes behind them unseen. */
+/* Returns the n bytes at begin as a row, and drops `skip` bytes after them. */
 static void hand_out(struct pl_split *s, size_t n, size_t skip, struct pl_raw_row *row) {
     *row = (struct pl_raw_row){
         .text = s->buf + s->begin,
@@ -92,7 +92,7 @@ static void hand_out(struct pl_split *s, size_t n, size_t skip, struct pl_raw_ro
     advance(s, n + skip);
 }
 
-/* skip_space has passed the blank lines; the row starts behind the line's leading space. */
+/* skip_space has passed the blank lines; the row starts after the line's leading space. */
 static pl_err next_line(struct pl_split *s, struct pl_raw_row *row, bool *more, struct pl_diag *d) {
     int c;
     size_t seen = 0; /* bytes at begin without a newline */
@@ -147,7 +147,7 @@ static pl_err next_record(struct pl_split *s, struct pl_raw_row *row, bool *more
     }
 }
 
-struct element { /* where the cutter stands inside an element */
+struct element { /* the position of the cutter inside an element */
     size_t at;
     uint64_t depth, arrays; /* arrays: bit i: the level i above the innermost is an array */
     bool string, escaped, done;
@@ -192,8 +192,8 @@ static void cut_object(const struct pl_split *s, struct element *e, bool line) {
     }
 }
 
-/* Whether the object at begin has more lines than one. A line that is cut short, with the object of
- * the next line after it, is no such object. */
+/* True in *more if the object at begin has more lines than one. A line that is cut short, with the
+ * object of the next line after it, is not such an object. */
 static pl_err has_lines(struct pl_split *s, bool *more, struct pl_diag *d) {
     struct element e = {0};
     for (cut_object(s, &e, true); !e.done && !s->eof; cut_object(s, &e, true))
@@ -247,7 +247,7 @@ static pl_err after_array(const struct pl_split *s, int c, struct pl_diag *d) {
     return err;
 }
 
-/* Passes over what stands before an element; *more = false behind the closing bracket. */
+/* Passes over the separators before an element; *more = false after the closing bracket. */
 static pl_err before_element(struct pl_split *s, bool *more, struct pl_diag *d) {
     int c;
     PL_TRY(skip_space(s, &c, d));

@@ -1,4 +1,4 @@
-/* summary.h - what the files of a data set hold, for people and for programs.
+/* summary.h - a summary of the files of a data set, as text and as JSON.
  *
  * In: an open data set.  Out: a line a file, or a JSON list.  Needs: data.h, jansson.
  * Use: pl_data_write_files(data, &text); json_t *list = pl_data_files_json(data); */
@@ -9,11 +9,12 @@
 
 #include <jansson.h>
 
-/* "  data: one.jsonl: 2 rows, 12 tokens, 50.0 % trained on, longest 6\n" for each; what was cut,
- * dropped or trains nothing, and which traits its rows have, where there is some. */
+/* Appends "  data: one.jsonl: 2 rows, 12 tokens, 50.0 % trained on, longest 6\n" for each file,
+ * with the numbers of rows that were cut, dropped or train nothing, and of each trait, unless 0. */
 void pl_data_write_files(const struct pl_data *data, struct pl_text *out);
-/* [{"file", "rows", "tokens", "supervised_tokens", "longest", "truncated_rows", "dropped_rows",
- * "unsupervised_rows", and a key for each trait of row_traits.h}, ...]; NULL: no memory. */
+/* Returns [{"file", "rows", "tokens", "supervised_tokens", "longest", "truncated_rows",
+ * "dropped_rows", "unsupervised_rows", and a key for each trait of row_traits.h}, ...]; NULL: no
+ * memory. */
 json_t *pl_data_files_json(const struct pl_data *data);
 
 #endif

@@ -21,8 +21,8 @@ struct unpacking {
     const char *path, *dir;
     int from, to;
     uint64_t given;  /* bytes of content so far */
-    uint64_t taken;  /* of the compressed file */
-    uint64_t member; /* where the member begins that is read */
+    uint64_t taken;  /* bytes taken from the compressed file */
+    uint64_t member; /* begin of the current member */
     bool inside;     /* a member has begun and not ended */
     bool begins;     /* the bytes to take are the first of a member */
     z_stream z;
@@ -208,7 +208,7 @@ static const struct packer {
     const char *magic;
     size_t n;
     const char *ending;
-    bool (*begins)(char c); /* whether a member may begin with the byte */
+    bool (*begins)(char c); /* true if a member may begin with the byte */
     pl_err (*open)(struct unpacking *u, struct pl_diag *d);
     /* Unpacks from in[*at], at most to the end of the member; u->inside says whether it ended. */
     pl_err (*feed)(struct unpacking *u, size_t *at, size_t n, struct pl_diag *d);
@@ -228,7 +228,7 @@ static const struct packer *packer_of(int fd) {
     for (size_t i = 0; i < N_PACKERS; i++)
         if (n >= (ssize_t)packers[i].n && memcmp(head, packers[i].magic, packers[i].n) == 0)
             return &packers[i];
-    return NULL; /* what cannot be read is said by whoever reads it */
+    return NULL; /* a file that cannot be read is reported by its reader */
 }
 
 bool pl_is_packed(int fd) {

@@ -1,11 +1,11 @@
-/* unpack.h - a compressed data file as one that is not.
+/* unpack.h - decompresses data files.
  *
- * In: an open file.  Out: a descriptor of its content.  Needs: base, zlib, and libzstd where the
- * build found it.
- *   U1  what a file is follows from its first bytes, not from its name; members that follow each
- *       other are read as one file, and zeros between and after them are passed over
+ * In: an open file.  Out: a descriptor of its content.  Needs: base, zlib, and libzstd if the build
+ * found it.
+ *   U1  the kind of a file follows from its first bytes, not from its name; members that follow
+ *       each other are read as one file, and zeros between and after them are passed over
  *   U2  the content goes to one file without a name in TMPDIR, else /tmp, for all packed files:
- *       rows are read from any place of it, and memory holds a block
+ *       rows are read from any position, and memory holds a block
  *   U3  a frame of zstd may look back PL_UNPACK_WINDOW_LOG bits; memory holds as much of that as
  *       the frame has content
  * Use: struct pl_unpacked all = PL_UNPACKED_NONE; struct pl_content c;
@@ -21,20 +21,20 @@
 #define PL_UNPACK_WINDOW_LOG 31
 
 struct pl_unpacked {
-    int fd; /* of the file without a name, -1 = there is none */
+    int fd; /* descriptor of the file without a name, -1 = none */
     uint64_t bytes;
 };
 #define PL_UNPACKED_NONE ((struct pl_unpacked){.fd = -1})
 
-/* Whether the file is compressed, by its first bytes. */
+/* True if the file is compressed, by its first bytes. */
 bool pl_is_packed(int fd);
-/* *out: the content of the file: the file itself when it is not compressed. PL_ERR_DATA_SYNTAX: the
- * file is damaged, or this build cannot unpack it; PL_ERR_DATA_FILE: there is no room for its
- * content. */
+/* Sets *out to the content of the file, which is the file itself if it is not compressed.
+ * PL_ERR_DATA_SYNTAX: the file is damaged, or this build cannot unpack it; PL_ERR_DATA_FILE: there
+ * is no room for its content. */
 pl_err pl_unpack(int fd, const char *path, struct pl_unpacked *all, struct pl_content *out,
                  struct pl_diag *d);
 void pl_unpacked_finish(struct pl_unpacked *all); /* leaves PL_UNPACKED_NONE */
-/* Bytes of the path without the ending of a compressed file. */
+/* Returns the length of the path without the ending of a compressed file. */
 size_t pl_unpacked_length(const char *path);
 
 #endif

@@ -7,7 +7,7 @@
  *   A2  an op that touches memory which an earlier op aside of its phase writes, or that writes
  *       where one reads, begins after it; which ops those are follows from the places of tensors,
  *       so memory that changes hands is waited for like the tensor itself
- *   A3  the ops after a range run after its ops aside, too, even if an op failed
+ *   A3  the ops after a range run after its ops aside, too, even if one failed
  *   A4  where a clock reads each op, and on a device that runs nothing aside, they are ops like any
  *       other; so are those between ranks of a program of one rank, and what the device cannot
  *       begin aside, since other ranks wait for what it sends

@@ -11,8 +11,8 @@
 #define LEAST_BUDGET (UINT64_C(1) << 26)
 #define BUDGET_RATIO 32
 
-/* So many answers of a row are found by rendering what is before each, and of the others those
- * whose number is a power of two; the rest by the rule that was found. */
+/* Of a row's answers, the first so many are found by rendering the messages before each, and of the
+ * others those whose number is a power of two; the rest by the rule that was found. */
 #define FOUND_ALONE 16
 
 void pl_chat_own_finish(struct pl_chat_own *o) {
@@ -47,8 +47,8 @@ static pl_err not_found(const struct pl_conversation *c, size_t i, const char *w
     return PL_ERR_DATA_TEMPLATE;
 }
 
-/* Where an answer begins: the header that asks for it is rendered already. A first message has
- * nothing before it to render; its own words are looked for then. */
+/* Finds the begin of an answer: the header that asks for it is rendered already. A first message
+ * has nothing before it to render, so its own words are searched for. */
 static pl_err find_begin(struct pl_chat_own *o, const struct pl_conversation *c, size_t i,
                          const struct pl_text *whole, size_t *begin, struct pl_diag *d) {
     struct pl_diag refused;
@@ -80,8 +80,8 @@ static size_t past_words(const struct pl_conversation *c, size_t i, const struct
     return at < 0 ? 0 : from + (size_t)at + said.n;
 }
 
-/* What o->part and the whole have in common: it ends message i where it reaches past its words to
- * what ends the turn. */
+/* Compares o->part with the whole text: their common part ends message i if it reaches beyond its
+ * words to the end of the turn. */
 static bool find_shared_end(const struct pl_chat_own *o, const struct pl_conversation *c, size_t i,
                             const struct pl_text *whole, size_t begin, size_t *end) {
     size_t same = 0, said = past_words(c, i, whole, begin);
@@ -165,8 +165,8 @@ static pl_err find_words(const struct pl_conversation *c, size_t i, const struct
 }
 
 /* --- the rule of many turns ------------------------------------------------------------------- */
-/* What the messages found so far have in common: the program writes each at one place, the header
- * first, and then what belongs to the span. */
+/* The common shape of the messages found so far: the program writes each at one place, first the
+ * header, then the span. */
 struct turn_rule {
     size_t found;
     const char *header; /* [n], in the whole; NULL: no message was found yet */
@@ -275,7 +275,7 @@ pl_err pl_chat_own_render(struct pl_chat_own *o, struct pl_conversation *c, cons
     bool tools = o->request.tools.kind == PL_JINJA_LIST;
     const struct pl_jinja *program = pl_chat_program_for(&o->program, tools);
     bool marks = program && pl_jinja_marks_answers(program);
-    struct turn_rule rules[2] = {{0}, {0}}; /* of answers, and of others */
+    struct turn_rule rules[2] = {{0}, {0}}; /* for answers, and for others */
     if (!pl_chat_reserve_spans(out, c->n) || !reserve_turns(o, c->n)) return pl_chat_own_no_room(d);
     (void)pl_conversation_messages(c);
     PL_TRY(render_whole(o, c, &out->text, marks ? &o->marked : NULL, d));

@@ -156,17 +156,17 @@ bool pl_conversation_note(struct pl_conversation *c, struct pl_scan *s, const ch
     return true;
 }
 
-/* What is being read: message `index` of the list, and where its parts stand. */
+/* The message `index` of the list that is being read, and the positions of its parts. */
 struct reading {
     struct pl_conversation *c;
     struct pl_scan *s;
     enum pl_spelling spelling;
     size_t index, begins_at, null_at;
-    size_t at[N_FIELDS]; /* of the values */
+    size_t at[N_FIELDS]; /* positions of the values */
     bool seen[N_FIELDS], null_content;
     bool foreign;   /* its role or content has a name that programs do not read */
     bool says_more; /* by keys besides role and content */
-    bool strange;   /* its role is none that is known */
+    bool strange;   /* its role is unknown */
 };
 
 static const char *own_name(const struct pl_conversation *c, enum pl_column column) {
@@ -298,7 +298,7 @@ static bool read_part(struct reading *r) {
 static bool read_content(struct reading *r) {
     enum pl_scan_kind kind = pl_scan_peek(r->s);
     if (kind == PL_SCAN_STRING) return pl_scan_string(r->s, &r->c->text);
-    if (kind == PL_SCAN_NULL) { /* said at the end: beside tool calls it is not what is wrong */
+    if (kind == PL_SCAN_NULL) { /* reported at the end: with tool calls it is not the error */
         r->null_content = true;
         r->null_at = r->s->at;
         return pl_scan_skip(r->s);

@@ -145,7 +145,7 @@ pl_err pl_chat_prepare_messages(struct pl_jinja_memory *m, struct pl_jinja_value
     return PL_ERR_OK;
 }
 
-/* What the row says itself wins over the tokenizer's marks, as in transformers. */
+/* Variables of the row override the tokenizer's marks, as in transformers. */
 static struct pl_jinja_map *variables(struct pl_jinja_memory *m, const struct pl_chat_request *r) {
     struct pl_jinja_map *map = pl_jinja_map_new(&m->arena, 16);
     bool ok = map != NULL;
@@ -161,7 +161,7 @@ static struct pl_jinja_map *variables(struct pl_jinja_memory *m, const struct pl
     return ok ? map : NULL;
 }
 
-/* So that the program can tell which one a loop is at. */
+/* Numbers let the program find the message that a loop is at. */
 static void number_messages(const struct pl_jinja_list *messages) {
     for (size_t i = 0; i < messages->n; i++)
         if (messages->items[i].kind == PL_JINJA_MAP) messages->items[i].map->part = (uint32_t)i + 1;

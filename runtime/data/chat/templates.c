@@ -18,7 +18,8 @@
 #define CHATML_TURNS .turn = {IM("system"), IM("user"), IM("assistant")}, .generate = IM_ANSWER
 
 /* --- Qwen3: reasoning of earlier answers is dropped ------------------------------------------ */
-/* Finds the last question, a user message that is no tool's answer: behind it reasoning is kept. */
+/* Finds the last question, a user message that is not a tool's answer: after it reasoning is
+ * kept. */
 static void qwen3_begin(struct pl_chat_render *r) {
     static const char open[] = "<tool_response>", close[] = "</tool_response>";
     const size_t n_open = sizeof open - 1, n_close = sizeof close - 1;
