@@ -56,7 +56,7 @@ static int find_flag(const struct pl_command *c, const char *name) {
     return -1;
 }
 
-/* What a key takes that needs no value after its flag; NULL: it needs one. */
+/* Returns the choices of a key that needs no value after its flag; NULL: it needs one. */
 static const char *choices_of_switch(enum pl_key_id key) {
     uint32_t n;
     const struct pl_key_info *info = key != PL_KEY_COUNT ? &pl_key_table(&n)[key] : NULL;

@@ -1,4 +1,5 @@
-/* cli.h - the command line as data: commands, flags, what the user typed, how failures are shown.
+/* cli.h - the command line as data: commands, flags, the user's arguments, and the output of
+ * failures.
  *
  * In: argv.  Out: struct pl_cli for one sub-command; text on stderr, answers on stdout.
  * Needs: estimator (diagnostics, the table of configuration keys), jansson.
@@ -8,7 +9,7 @@
  *       object on stdout in addition to the text on stderr
  *   C3  a configuration key given as a flag reaches the parser as the text "key=value": the command
  *       line knows no type or range of its own
- *   C4  the process exits with the status of the error table and never by another road
+ *   C4  the process exits with the status of the error table only
  * Use: struct pl_cli cli; struct pl_diag d = {0};
  *      if (pl_cli_parse(&cli, argc, argv, &d) == PL_ERR_OK) status = cli.command->run(&cli);
  *      else status = pl_cli_fail(&cli, &d); pl_cli_finish(&cli); */
@@ -25,7 +26,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Every flag that is not a configuration key. Names are written with `_`; users may type `-` too.
+/* The flags that are not configuration keys. Names are written with `_`; users may type `-` too.
  * X(id, name, short or 0, value, key, unit, help)
  *   value  "" for a switch, a placeholder such as "SIZE", or the choices: "auto|always|never"
  *   key    non-empty: the flag is another spelling of this configuration key, and the value,
@@ -121,46 +122,46 @@ struct pl_flag_info {
 };
 const struct pl_flag_info *pl_cli_flags(void); /* [PL_FLAG_COUNT] */
 
-/* What the process may exit with, besides 128 + the number of a signal. */
+/* The exit statuses of the process, besides 128 + the number of a signal. */
 struct pl_cli_exit {
     const char *status, *meaning;
 };
 const struct pl_cli_exit *pl_cli_exits(size_t *n);
-const char *pl_cli_summary(void); /* what the program is, in a line */
+const char *pl_cli_summary(void); /* a description of the program in one line */
 
-/* What a positional argument is, for messages and completion. */
+/* The meaning of a positional argument, for messages and completion. */
 enum pl_cli_arg { PL_ARG_NONE, PL_ARG_FILE, PL_ARG_TOPIC, PL_ARG_SHELL };
 
 struct pl_cli;
 struct pl_command {
     const char *name;
     const char *summary;                  /* one line, no full stop */
-    const char *synopsis;                 /* what follows the name */
+    const char *synopsis;                 /* the text after the name */
     const char *examples;                 /* whole lines */
     const char *text;                     /* paragraphs */
     int (*run)(const struct pl_cli *cli); /* returns the exit status */
     enum pl_cli_arg arg;
     uint32_t min_args, max_args;
-    uint64_t flags; /* PL_FLAG_BIT()s besides the global ones */
+    uint64_t flags; /* PL_FLAG_BIT()s in addition to the global ones */
     bool keys;      /* configuration keys as flags and as key=value */
 };
 const struct pl_command *pl_cli_commands(uint32_t *n);
 const struct pl_command *pl_cli_command_find(const char *name); /* NULL = unknown */
 
 struct pl_cli {
-    const struct pl_command *command; /* NULL: only possible with --help or --version */
+    const struct pl_command *command; /* NULL: only with --help or --version */
     const char *flag[PL_FLAG_COUNT];  /* NULL = absent, "" = a switch, else the value; borrowed */
     const char **args;                /* positionals, borrowed strings */
     uint32_t n_args;
     const char **overrides; /* "key=value" for pl_job_read, in the order typed */
     uint32_t n_overrides;
-    char **owned;      /* the memory behind overrides, and of paths */
+    char **owned;      /* memory of overrides and of paths */
     uint32_t n_owned;
-    char *const *argv; /* borrowed; as it was parsed, NULL at its end */
+    char *const *argv; /* borrowed; as it was parsed, ends with NULL */
 };
 
-/* PL_ERR_USAGE names the word at fault. *cli may be finished, and given to pl_cli_fail, whatever
- * the outcome. argv must outlive *cli. */
+/* PL_ERR_USAGE names the wrong word. *cli may be finished, and given to pl_cli_fail, in every case.
+ * argv must outlive *cli. */
 pl_err pl_cli_parse(struct pl_cli *cli, int argc, char *const argv[], struct pl_diag *d);
 void pl_cli_finish(struct pl_cli *cli);
 static inline bool pl_cli_has(const struct pl_cli *cli, enum pl_cli_flag f) {
@@ -169,63 +170,65 @@ static inline bool pl_cli_has(const struct pl_cli *cli, enum pl_cli_flag f) {
 
 #define PL_FLAG_NAME 64 /* longer words are cut; no flag or key is that long */
 #define PL_FLAG_TEXT (PL_FLAG_NAME + 2)
-/* "batch_size" -> "--batch-size", as help and messages show it. */
+/* Writes "--batch-size" for "batch_size", as help and messages show it. */
 char *pl_cli_flag_text(const char *name, char buf[PL_FLAG_TEXT]);
-/* The number after a flag; *out stays as it is where the flag is absent. USAGE: none from low to
- * high. */
+/* Reads the number after a flag; *out is unchanged if the flag is absent. USAGE: it is not a number
+ * from low to high. */
 pl_err pl_cli_number(const struct pl_cli *cli, enum pl_cli_flag flag, double low, double high,
                      bool whole, double *out, struct pl_diag *d);
 /* Splits "a|b|c" without copying: the next choice from *rest into *s and *n; false at the end. */
 bool pl_cli_next_choice(const char **rest, const char **s, int *n);
 
-/* The program: parses argv, runs the command, accounts for stdout; returns the exit status. */
+/* The program: parses argv, runs the command, checks that stdout took everything; returns the exit
+ * status. */
 int pl_cli_main(int argc, char *argv[]);
 
 /* --- output ---------------------------------------------------------------------------------- */
-/* --color decides; without it, or with auto, `out` is asked. */
+/* Returns the choice of --color; without it, or with auto, decided for `out`. */
 bool pl_cli_colour(const struct pl_cli *cli, FILE *out);
-/* Of the terminal; 80 where there is none. */
+/* Returns the columns of the terminal; 80 if there is none. */
 unsigned pl_cli_columns(FILE *out);
 /* Shows the failure on stderr (and stdout under --json), and those of d->all after it: under --json
  * as the list "errors", of which "error" is the first. Returns its exit status. */
 int pl_cli_fail(const struct pl_cli *cli, const struct pl_diag *d);
-/* COMM_PEER_LOST of a rank: JSON has what the other rank ended by. Where no step was trained there
- * is nothing to resume, and what that rank says itself is one plain line here. */
+/* pl_cli_fail for COMM_PEER_LOST of a rank: JSON has the failure of the other rank. If no step was
+ * trained there is nothing to resume, and the failure is one plain line here, since the other rank
+ * reports it. */
 int pl_cli_fail_for_peer(const struct pl_cli *cli, const struct pl_diag *d, bool trained);
-/* A failure that another rank shows, in one line. */
+/* Shows a failure that another rank reports, in one line. */
 int pl_cli_fail_in_short(const struct pl_cli *cli, const struct pl_diag *d, uint32_t rank);
-/* {"error": {...}} of a failure; NULL when out of memory. */
+/* Returns {"error": {...}} for a failure; NULL = no memory. */
 json_t *pl_cli_failure_json(const struct pl_diag *d);
-/* The same with `fields` next to "error" in the object; steals them. */
+/* pl_cli_fail with `fields` next to "error" in the object; steals them. */
 int pl_cli_fail_with(const struct pl_cli *cli, const struct pl_diag *d, json_t *fields);
-/* A warning on stderr; nothing under --quiet. */
+/* Writes a warning to stderr; nothing under --quiet. */
 void pl_cli_warn(const struct pl_cli *cli, const char *fmt, ...) PL_PRINTF(2, 3);
-/* Every line of `notes` on stderr, marked as a note where it does not begin with "warning: ";
+/* Writes every line of `notes` to stderr, marked as a note unless it begins with "warning: ";
  * nothing under --quiet. */
 void pl_cli_print_notes(const struct pl_cli *cli, const struct pl_text *notes);
-/* Appends s[0, n) with control characters but newline and tab, bytes that are no UTF-8, and
+/* Appends s[0, n) with control characters except newline and tab, bytes that are not UTF-8, and
  * characters that turn the direction of text, as \\xNN and \\uNNNN: names of files, words of the
- * command line and tokens must not drive the terminal. */
+ * command line and tokens must not control the terminal. */
 void pl_cli_add_safe(struct pl_text *t, const char *s, size_t n);
-/* The same for each line of `lines`. */
+/* pl_cli_add_safe for each line of `lines`. */
 void pl_cli_add_safe_lines(struct pl_text *out, const struct pl_text *lines);
-/* The same on a stream at once. */
+/* pl_cli_add_safe to a stream at once. */
 void pl_cli_put_safe(FILE *out, const char *s);
-/* What was put together, whole or not at all; PL_ERR_HOST_OOM when that failed. Leaves *text
- * empty. pl_cli_print_text: on stdout. */
+/* Writes a text whole or not at all; PL_ERR_HOST_OOM if it could not be built. Leaves *text empty.
+ * pl_cli_print_text writes to stdout. */
 pl_err pl_cli_put_text(struct pl_text *text, FILE *out, struct pl_diag *d);
 pl_err pl_cli_print_text(struct pl_text *text, struct pl_diag *d);
-/* {"schema":1, ...fields} as one line on stdout; steals `fields` (NULL: building it failed). What
- * stdout does not take is reported at the end of the process, once, as for every other answer. */
+/* Writes {"schema":1, ...fields} as one line to stdout; steals `fields` (NULL: building it failed).
+ * A failed write is reported at the end of the process, once, as for every other answer. */
 pl_err pl_cli_print_json(json_t *fields, struct pl_diag *d);
-/* Ledger, verdict and remedies, coloured and fitted to `out`. */
+/* Writes ledger, verdict and remedies, coloured and fitted to `out`. */
 struct pl_estimate;
 pl_err pl_cli_print_estimate(const struct pl_cli *cli, const struct pl_estimate *e, FILE *out,
                              struct pl_diag *d);
-/* A JSON string of any bytes: what is not UTF-8 becomes `?`. NULL when out of memory. */
+/* Returns a JSON string of any bytes: those that are not UTF-8 become `?`. NULL = no memory. */
 json_t *pl_cli_json_string(const char *s);
 
-/* Writes a file whole or not at all; IO, also where the directory is missing. */
+/* Writes a file whole or not at all; IO, also if the directory is missing. */
 pl_err pl_cli_write_file(const char *path, const struct pl_text *text, struct pl_diag *d);
 
 /* SIGINT, SIGTERM and, unless they are ignored, SIGHUP, SIGUSR1, SIGUSR2 and SIGXCPU set the flag
@@ -233,7 +236,8 @@ pl_err pl_cli_write_file(const char *path, const struct pl_text *text, struct pl
  * first SIGINT or SIGTERM ends the process with 128 + number. SIGXFSZ is ignored. One process, one
  * flag. */
 volatile sig_atomic_t *pl_cli_catch_signals(void);
-/* For work that outlives its reader: a pipe that is not read is a failed write. */
+/* For work that must outlive its reader: writing to a pipe that is not read becomes a failed
+ * write. */
 void pl_cli_outlive_readers(void);
 
 /* --- commands, one file each ----------------------------------------------------------------- */

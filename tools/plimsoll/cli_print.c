@@ -35,8 +35,8 @@ pl_err pl_cli_print_text(struct pl_text *text, struct pl_diag *d) {
     return pl_cli_put_text(text, stdout, d);
 }
 
-/* Of Unicode: controls of C0 and C1, line ends that are not \n, and what turns the direction of
- * what follows (UAX #9, the explicit formatting characters and the marks). */
+/* True for controls of C0 and C1, line ends that are not \n, and characters that turn the direction
+ * of text (UAX #9, the explicit formatting characters and the marks). */
 static bool drives_terminal(uint32_t c) {
     static const struct {
         uint32_t first, last;
@@ -71,7 +71,7 @@ void pl_cli_add_safe_lines(struct pl_text *out, const struct pl_text *lines) {
     out->failed |= lines->failed;
 }
 
-/* What a failure is made of may be all escapes. */
+/* All characters of a failure may be escapes. */
 #define SAFE_BYTES(n) (4 * (n))
 
 /* Nothing where the sentence names the file itself, and there is no line of it to name. */
@@ -210,7 +210,7 @@ int pl_cli_fail(const struct pl_cli *cli, const struct pl_diag *d) {
     return pl_cli_fail_with(cli, d, NULL);
 }
 
-/* At once: other ranks write to the same stderr. */
+/* Written by one call: other ranks write to the same stderr. */
 static void print_plain(const char *message) {
     char room[SAFE_BYTES(sizeof((struct pl_diag){0}).message + 64) + 32];
     struct pl_text t = PL_TEXT_FIXED(room);

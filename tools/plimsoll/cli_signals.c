@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Less than this behind the first, a signal is the first one again: timeout(1), schedulers and
+/* A signal less than this after the first counts as the first one again: timeout(1), schedulers and
  * service managers signal the process and then its whole group. */
 #define ONCE_NS UINT64_C(1000000000)
 

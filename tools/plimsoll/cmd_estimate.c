@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What training would run on decides the kernels' scratch and the context. A question about a GPU
- * is answered without one; only `auto` asks what this machine has. */
+/* The device of the training decides the kernels' scratch and the context. A question about a GPU
+ * is answered without one; only `auto` looks for one in this machine. */
 static void choose_device(struct pl_inquiry *i) {
     struct pl_gpu gpu;
     struct pl_context context = {0};

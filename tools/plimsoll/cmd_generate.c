@@ -55,7 +55,7 @@ struct stream {
     bool begun;
 };
 
-/* Without a tokenizer the ids themselves. */
+/* Prints the ids themselves if there is no tokenizer. */
 static void print_token(void *ctx, uint32_t sequence, int32_t id) {
     struct stream *s = ctx;
     (void)sequence;
@@ -111,7 +111,7 @@ int pl_cmd_generate(const struct pl_cli *cli) {
     }
     pl_cli_print_notes(cli, &pf.notes);
     if (err != PL_ERR_OK && pf.estimate.planned.plan)
-        (void)pl_cli_print_estimate(cli, &pf.estimate, stderr, &d); /* beside the refusal */
+        (void)pl_cli_print_estimate(cli, &pf.estimate, stderr, &d); /* in addition to the refusal */
     status = err == PL_ERR_OK ? run(cli, &q, &pf) : pl_cli_fail(cli, &d);
     pl_preflight_finish(&pf);
     pl_generate_question_finish(&q);

@@ -151,14 +151,14 @@ static bool wants_tables(const struct pl_cli *cli) {
     return any;
 }
 
-/* What there is to tell besides the tables. */
+/* The findings to report besides the tables. */
 struct found {
     struct pl_recommendation one;
     struct pl_plan_fleet several;
 };
 
-/* What was asked for comes first, alone where it holds the job; else how many GPUs would do is a
- * last line. */
+/* The answer to the question comes first, and alone if it holds the job; else a last line says how
+ * many GPUs would do. */
 static void add_found(const struct pl_advice *a, const struct found *f, bool colour,
                       struct pl_text *out) {
     const struct pl_plan_fleet *several = &f->several;
@@ -193,8 +193,8 @@ static pl_err print_json(const struct pl_inquiry *i, const struct pl_advice *a,
     return pl_cli_print_json(pl_answer_complete(o, &a->estimate), d);
 }
 
-/* What several GPUs do not hold is advised on as they hold the most of it: `sharding: auto` is
- * decided by what a job needs, and so the same where the command is typed. */
+/* A job that several GPUs do not hold is advised on with the sharding that holds most of it:
+ * `sharding: auto` is decided by the job's need, and so the same when the command is typed. */
 static void settle_sharding(const struct pl_fleet *f, struct pl_job *job) {
     if (pl_job_ranks(job) > 1 && job->sharding == PL_SHARDING_AUTO && f->least)
         job->sharding = f->least->sharding;

@@ -11,7 +11,7 @@
     "the published listing does not return the output shown with it; the parts follow that output"
 #define NOTE_TEXT 192
 
-/* Where LoRA's adapters are counted: the one part of which neither edition shows its layers. */
+/* Says how LoRA's adapters are counted: the one part of which neither edition shows its layers. */
 static bool adapter_note(const struct pl_rule_inputs *in, char out[NOTE_TEXT]) {
     snprintf(out, NOTE_TEXT,
              "gradients and optimizer count the adapters of %g layer, as that output does; the "
@@ -116,7 +116,7 @@ static pl_err answer_table(const struct pl_cli *cli, const struct pl_rule_questi
 
 /* --- tiers ----------------------------------------------------------------------------------- */
 
-/* Without --gpu or a size the question is about the GPU of this machine. */
+/* Reads the GPU of this machine, unless --gpu or a size is given. */
 static void ask_machine(struct pl_rule_question *q, struct pl_gpu *gpu, struct pl_text *notes) {
     struct pl_diag d = {0};
     if (q->card_source) return;

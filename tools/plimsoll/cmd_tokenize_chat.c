@@ -21,8 +21,8 @@ struct chat_session {
     const struct pl_chat_template *t; /* NULL: `program` renders */
     struct pl_chat_program program;
     struct pl_jinja_memory memory;
-    struct pl_tokenizer *tokenizer; /* of --tokenizer, NULL without */
-    struct pl_chat_options options; /* of the command line */
+    struct pl_tokenizer *tokenizer; /* the one of --tokenizer, else NULL */
+    struct pl_chat_options options; /* from the command line */
     struct request r;
     struct pl_chat_text out;
     bool json;
@@ -129,7 +129,7 @@ static pl_err take_member(struct pl_jinja_memory *m, struct pl_chat_request *r,
         r->generate = pl_jinja_truth(v);
     } else if (pl_jinja_is(key, "date")) {
         char day[16] = "";
-        if (v->kind == PL_JINJA_NONE) return PL_ERR_OK; /* as if it were not there */
+        if (v->kind == PL_JINJA_NONE) return PL_ERR_OK; /* null counts as absent */
         if (v->kind == PL_JINJA_STRING && v->n < sizeof day) memcpy(day, v->s, v->n);
         if (!pl_chat_date_parse(day, &r->date))
             return pl_diag_set(d, PL_ERR_DATA_FIELD, "`date` is not a day such as 2025-01-31");

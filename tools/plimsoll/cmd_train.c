@@ -166,7 +166,7 @@ static int run_job(const struct pl_cli *cli, struct pl_preflight *pf) {
     return err == PL_ERR_INTERRUPTED ? 128 + result.stopped_by : status;
 }
 
-/* Before the first step: how far the data are read. */
+/* Shows how far the data are read, before the first step. */
 static struct pl_progress reading_progress(const struct pl_cli *cli) {
     struct pl_progress progress;
     pl_progress_init(&progress, stderr, pl_cli_has(cli, PL_FLAG_QUIET), 0);
@@ -221,7 +221,7 @@ static bool wants_launcher(const struct pl_cli *cli, const struct pl_job *job,
     return pl_job_ranks(job) > 1 && !world->launcher && !pl_cli_has(cli, PL_FLAG_DRY_RUN);
 }
 
-/* What it could not say itself. */
+/* Reports the rank that a signal ended, which could not do so itself. */
 static void tell_fallen(const struct pl_fallen *f) {
     if (!f->signal) return;
     fprintf(stderr, "plimsoll: %srank %u was ", f->is_whole ? "warning: " : "", f->rank);

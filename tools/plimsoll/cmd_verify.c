@@ -29,7 +29,7 @@ static json_t *answer(const struct pl_verify *v) {
     return NULL;
 }
 
-/* What was found of the numbers of a file, and of no others. */
+/* Appends the findings about the numbers of one file only. */
 static void add_numbers(struct pl_text *out, const struct pl_verify_file *f) {
     const uint64_t finite = f->tensors - f->not_floating - f->unchecked;
     pl_text_addf(out, ", %llu tensors", (unsigned long long)f->tensors);

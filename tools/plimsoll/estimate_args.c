@@ -15,7 +15,7 @@ static bool is_yaml(const char *path) {
     return dot && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
 }
 
-/* What is asked about beside the keys: `mode` knows this word only in a question. */
+/* True for a question about inference: `mode` has this value only in a question. */
 static bool asks_inference(const char *override) {
     return strcmp(override, "mode=inference") == 0;
 }

@@ -86,7 +86,7 @@ static pl_err read_ids(struct pl_generate_question *q, const char *text, struct 
     }
 }
 
-/* Before a tokenizer is read from beside them. */
+/* Checked before a tokenizer is read from the same directory. */
 static pl_err require_weights(const struct pl_job *job, struct pl_diag *d) {
     struct pl_model_ref ref;
     PL_TRY(pl_find_model(job, job->model, NULL, &ref, d));

@@ -1,4 +1,5 @@
-/* generate_args.h - arguments of `generate` -> a job to infer with, a prompt, how to choose.
+/* generate_args.h - reads the arguments of `generate`: a job for inference, a prompt, settings of
+ * the sampler.
  *
  * In: struct pl_cli.  Out: struct pl_generate_question.  Needs: config, runtime/generate.
  *   A1  a key of the configuration that generating does not read is refused, not ignored
@@ -14,16 +15,16 @@ struct pl_generate_question {
     struct pl_job job;
     int32_t *ids; /* [n], owned: the prompt */
     uint64_t n;
-    struct pl_generate_text text; /* closed when only ids were given, and no tokenizer */
+    struct pl_generate_text text; /* closed if only ids were given, and no tokenizer */
     uint64_t max_new_tokens;
     bool ignore_eos;
     struct pl_sampling sampling;
 };
 
-/* *q may be finished whatever the outcome. */
+/* *q may be finished in every case. */
 pl_err pl_generate_read_args(struct pl_generate_question *q, const struct pl_cli *cli,
                              struct pl_diag *d);
-/* What follows from the prompt: batch and context of the job. */
+/* Sets batch and context of the job from the prompt. */
 void pl_generate_settle(struct pl_generate_question *q);
 void pl_generate_question_finish(struct pl_generate_question *q); /* leaves {0} */
 

@@ -59,7 +59,7 @@ static pl_err find_own_turn_end(struct pl_generate_text *t, struct pl_chat_own *
     return err;
 }
 
-/* By the model's own program, or that of a file. */
+/* Renders by the model's own program, or that of a file. */
 static pl_err render_own(struct pl_generate_text *t, struct pl_chat_own *own, const char *prompt,
                          struct pl_text *out, struct pl_diag *d) {
     const struct pl_jinja_value content = pl_jinja_literal(prompt);
@@ -168,7 +168,8 @@ static bool append(struct pl_generate_text *t, int32_t id) {
     return true;
 }
 
-/* Without memory the text on the screen ends early; the answer itself does not depend on it. */
+/* If memory is missing the text on the screen ends early; the answer itself does not depend on
+ * it. */
 void pl_generate_text_put(struct pl_generate_text *t, int32_t id, FILE *out) {
     if (append(t, id)) write_new(t, false, out);
 }

@@ -2,7 +2,7 @@
  *
  * In: a tokenizer, text.  Out: ids of a prompt; text of an answer while its tokens come.
  * Needs: runtime/data/tokenizer, runtime/data/chat.
- *   X1  what is written is whole characters: bytes of one that is still to come are held back
+ *   X1  only whole characters are written: bytes of an incomplete one are held back
  * Use: pl_generate_text_open(&t, "model/", &d); pl_generate_text_encode(&t, prompt, &d);
  *      ... pl_generate_text_put(&t, id, stdout); ... pl_generate_text_flush(&t, stdout);
  *      pl_generate_text_close(&t); */
@@ -15,12 +15,12 @@
 #include <stdio.h>
 
 struct pl_generate_text {
-    struct pl_tokenizer *tokenizer; /* NULL: ids alone */
+    struct pl_tokenizer *tokenizer; /* NULL: ids only */
     struct pl_tokenizer_scratch *scratch;
     struct pl_token_list prompt;
     int32_t *ids; /* [n] of the answer, owned */
     uint64_t n, cap;
-    int32_t turn_end; /* ends an answer of a conversation, where there is such a token */
+    int32_t turn_end; /* ends an answer of a conversation, if there is such a token */
     bool ends_turns;
     uint64_t settled, read; /* ids [0, read) are written; decoding begins at `settled` */
 };
@@ -30,15 +30,16 @@ pl_err pl_generate_text_open(struct pl_generate_text *t, const char *path, struc
 void pl_generate_text_close(struct pl_generate_text *t); /* leaves {0} */
 /* t->prompt = ids of the text. */
 pl_err pl_generate_text_encode(struct pl_generate_text *t, const char *prompt, struct pl_diag *d);
-/* Of a conversation that begins with it, by a choice of the key `chat_template`; auto: the
- * tokenizer's own. */
+/* Encodes a conversation that begins with the text, by a choice of the key `chat_template`; auto:
+ * the tokenizer's own. */
 pl_err pl_generate_text_encode_chat(struct pl_generate_text *t, const char *prompt,
                                     const struct pl_template_choice *choice,
                                     struct pl_diag *d);
-/* Writes what `id` completes. */
+/* Writes the text that `id` completes. */
 void pl_generate_text_put(struct pl_generate_text *t, int32_t id, FILE *out);
-void pl_generate_text_flush(struct pl_generate_text *t, FILE *out); /* what was held back */
-/* Appends the text of an answer, special tokens left out. */
+void pl_generate_text_flush(struct pl_generate_text *t, FILE *out); /* writes the bytes that were
+                                                                       held back */
+/* Appends the text of an answer without special tokens. */
 pl_err pl_generate_text_decode(const struct pl_generate_text *t, const int32_t *ids, uint64_t n,
                                struct pl_text *out, struct pl_diag *d);
 

@@ -7,7 +7,7 @@ static bool is_asked(const struct pl_cli *cli, const struct pl_job *job) {
     return pl_cli_has(cli, PL_FLAG_LINK) || job->devices == PL_AUTO || pl_job_ranks(job) > 1;
 }
 
-/* Without host memory. */
+/* True if the job fits on one GPU without host memory. */
 static bool fits_one(const struct pl_recommendation *r) {
     return r->n_ways && !r->ways[0].host_bytes;
 }

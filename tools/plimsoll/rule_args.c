@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LESSON_BILLIONS 8.0  /* what tables are about unless asked otherwise */
+#define LESSON_BILLIONS 8.0  /* the model of tables unless asked otherwise */
 #define LESSON_CARD_GB  15.0 /* a T4, as its users see it */
 
 /* --- what was asked -------------------------------------------------------------------------- */
@@ -56,7 +56,7 @@ pl_err pl_rule_refuse_misplaced(const struct pl_cli *cli, struct pl_diag *d) {
 
 struct number {
     enum pl_cli_flag flag;
-    size_t offset; /* of a double in struct pl_rule_inputs */
+    size_t offset; /* offset of a double in struct pl_rule_inputs */
     double low, high;
     bool whole;
 };
