@@ -10,7 +10,7 @@
 
 #include <stddef.h>
 
-#define PL_GIVEN_BYTES 4096 /* as many first bytes decide */
+#define PL_GIVEN_BYTES 4096 /* bytes from the start of a file that suffice to decide */
 
 /* PL_ERR_CONFIG_FILE where a configuration is expected, and the file is a directory, rows of
  * training data, weights, or a JSON file of a model or tokenizer. */

@@ -34,7 +34,7 @@
 struct pl_link {
     const char *name, *source;
     double bytes_per_second; /* one way */
-    double start_seconds;    /* of a collective */
+    double start_seconds;    /* start of a collective */
 };
 
 const struct pl_link *pl_link_table(size_t *n);

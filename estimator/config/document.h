@@ -27,7 +27,7 @@ struct pl_node {
     uint32_t first, next; /* first child, next sibling; 0 = none, as node 0 is the root */
     uint32_t n;           /* children */
     uint64_t line, column; /* 1-based; 0 = not from a file */
-    uint64_t text_at;     /* of text, in the document's pool */
+    uint64_t text_at;     /* offset of text in the document's pool */
     const char *text;     /* scalars: NUL-terminated, without embedded NUL */
 };
 

@@ -383,8 +383,8 @@ static pl_err read_file(const char *path, struct pl_text *out, struct pl_diag *d
     return err;
 }
 
-/* What the file is says more than its first line that is no `key: value`, or than a directory that
- * cannot be read as a file. */
+/* The kind of the file says more than its first line that is no `key: value`, or than a directory
+ * that cannot be read as a file. */
 static pl_err refuse_other(const char *path, const struct pl_text *yaml, pl_err read,
                            struct pl_diag *d) {
     struct pl_diag other = {0};

@@ -231,7 +231,7 @@ static void draw_peak(const struct picture *s) {
     pl_svg_dot(s->out, x, y, 3.2, PL_SVG_INK);
 }
 
-/* --- words beside the picture ---------------------------------------------------------------- */
+/* --- words next to the picture --------------------------------------------------------------- */
 
 #define ROW 19 /* pixels from one line to the next */
 

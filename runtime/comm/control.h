@@ -77,7 +77,7 @@ struct pl_round {
 };
 pl_err pl_control_round(struct pl_control *c, const struct pl_round *r, struct pl_diag *d);
 
-pl_err pl_control_check(struct pl_control *c, struct pl_diag *d); /* as pl_comm_check */
+pl_err pl_control_check(struct pl_control *c, struct pl_diag *d); /* see pl_comm_check */
 bool pl_control_is_lost(const struct pl_control *c);              /* pl_control_check as a flag,
                                                                      from any thread */
 /* Called by an engine that has lost the rank: it is lost for all others too. why: the text after
@@ -86,7 +86,7 @@ void pl_control_lose(struct pl_control *c, uint32_t rank, const char *why);
 /* Sets the function that the thread calls, once, when a rank is lost; after this returns no earlier
  * one is called any more. NULL = none. */
 void pl_control_on_loss(struct pl_control *c, void (*call)(void *arg), void *arg);
-void pl_control_fail(struct pl_control *c, pl_err cause, const char *why); /* as pl_comm_fail */
+void pl_control_fail(struct pl_control *c, pl_err cause, const char *why); /* see pl_comm_fail */
 /* True if another rank has ended by `cause`; waits up to limit_ms for the end of one. */
 bool pl_control_hears(struct pl_control *c, pl_err cause, uint32_t limit_ms);
 const char *pl_control_host(const struct pl_control *c, uint32_t rank);

@@ -98,7 +98,7 @@ static bool parse_text(struct pl_data *data, struct data_file *f, const char *te
            pl_row_parse(&data->parser, f->format, text, n, ends_file, out);
 }
 
-/* For a CSV record only the line is given: columns would be those of the row that was made of
+/* Only the line of a CSV record is given: columns would be those of the row that was made of
  * it. */
 static pl_err report(const struct pl_scan *s, const struct data_file *f,
                      const struct pl_raw_row *row, struct pl_diag *d) {

@@ -26,7 +26,7 @@ struct pl_tokenizer;
 
 /* A file of the data and its rows, which are consecutive. */
 struct pl_data_file {
-    const char *path; /* as opened */
+    const char *path; /* path that was opened */
     uint64_t first, rows;
     double weight;
     struct pl_data_stats stats;
@@ -35,7 +35,7 @@ struct pl_data_file {
 /* The progress of reading a file for the first time. */
 struct pl_data_reading {
     const char *path;
-    uint64_t done_bytes, bytes; /* of its unpacked content */
+    uint64_t done_bytes, bytes; /* bytes of its unpacked content */
     uint64_t rows;              /* so far */
 };
 struct pl_data_watch {

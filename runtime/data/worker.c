@@ -18,7 +18,7 @@ struct pl_worker {
     enum state state;
     const struct pl_batch_source *from;
     uint64_t slots;
-    /* of the current load */
+    /* the current load: its arguments and results */
     uint64_t position;
     struct pl_step_batch batch;
     pl_err err;

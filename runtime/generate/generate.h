@@ -28,7 +28,8 @@ struct pl_prompt {
 struct pl_generate_options {
     FILE *messages; /* never NULL */
     bool quiet, colour;      /* about `messages` */
-    uint64_t max_new_tokens; /* of each sequence; with its prompt at most job->max_seq_length */
+    uint64_t max_new_tokens; /* limit of each sequence; with its prompt at most
+                                job->max_seq_length */
     bool ignore_eos;
     const int32_t *turn_end; /* nullable; an id that ends an answer, as the model's own end tokens
                                 do */

@@ -9,10 +9,10 @@
 struct pl_probe { /* results of the steps on the longest samples */
     uint32_t steps, batch_size;
     uint64_t tokens, longest;                /* tokens of a step; tokens of the longest sample */
-    double seconds;                          /* of the fastest step */
+    double seconds;                          /* time of the fastest step */
     double first_loss, last_loss, grad_norm; /* losses of the first and the last step; norm of the
                                                 last */
-    double run_seconds; /* of the whole run if every step were this long */
+    double run_seconds; /* time of the whole run if every step were this long */
 };
 
 struct pl_train_result {

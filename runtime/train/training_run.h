@@ -59,7 +59,7 @@ struct pl_run {
     struct pl_worker *worker; /* sum over all steps, until their samples were there */
     struct pl_pace pace;
     struct pl_profile profile;
-    double data_wait_seconds; /* of all steps, until their samples were there */
+    double data_wait_seconds; /* sum over all steps, until their samples were there */
     struct pl_log *log;
     struct pl_tensorboard *board; /* ops of the steps */
     struct pl_progress progress;
@@ -68,7 +68,7 @@ struct pl_run {
     struct pl_io_fault io_fault;
     uint64_t tokens_computed;
     bool graphs_off_told; /* text of the model's config.json, as read */
-    char *config_json;    /* of the model, as read */
+    char *config_json;    /* text of the model's config.json, as read */
     double started;       /* monotonic seconds */
 };
 

@@ -58,7 +58,7 @@ static const struct {
 };
 
 START_TEST(a_refused_job_touches_nothing) {
-    tiny_make(dir, &(struct tiny){0}, "max_steps: 1\n"); /* for its rows */
+    tiny_make(dir, &(struct tiny){0}, "max_steps: 1\n"); /* its rows are read */
     make_model(large_config);
     bool chooses = strstr(refusals[_i].more, "batch_size") != NULL;
     file_write(in_dir(dir, "job.yaml"),
@@ -83,7 +83,8 @@ END_TEST
 static const struct {
     const char *more, *limit, *bound;
 } beyond[] = {
-    {"vram_budget: 900TiB", "true", "memory"}, /* of the machine, or of the group it runs in */
+    {"vram_budget: 900TiB", "true", "memory"}, /* memory of the machine, or of the cgroup it runs
+                                                  in */
 #ifndef __SANITIZE_ADDRESS__
     {"vram_budget: 900TiB", "ulimit -v 500000", "RLIMIT_AS"},
     {"vram_budget: auto", "ulimit -v 500000", "RLIMIT_AS"},

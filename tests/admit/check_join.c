@@ -217,7 +217,7 @@ START_TEST(another_number_of_ranks_is_refused) {
 }
 END_TEST
 
-/* Whether or not `devices` says how many they are. */
+/* `devices` may or may not give their number. */
 START_TEST(ranks_of_a_launcher_cannot_have_it_either) {
     struct pl_job job;
     struct pl_diag d = {0};

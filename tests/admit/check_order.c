@@ -28,8 +28,9 @@
 #define MOST_PLANS 2000
 static struct {
     unsigned devices, arenas, plans;
-    struct pl_job_shape shape_of[MOST_PLANS], runs; /* of the first that is executed */
-    bool sketch[MOST_PLANS]; /* of a brief program, by which levels are compared */
+    struct pl_job_shape shape_of[MOST_PLANS], runs; /* shape of each plan; shape of the first that
+                                                       is executed */
+    bool sketch[MOST_PLANS]; /* true for a brief program, by which levels are compared */
     bool asked[MOST_PLANS];  /* only whether a limit is enough */
     bool executes;
 } seen;
@@ -111,7 +112,7 @@ pl_err __wrap_pl_exec_init(struct pl_exec *e, const struct pl_plan *plan, struct
 /* --- one command ----------------------------------------------------------------------------- */
 
 static char dir[SCRATCH_PATH];
-static char *said, *calls; /* of the latest: its stderr, and the calls it made on files */
+static char *said, *calls; /* the latest run's stderr, and its calls on files */
 
 static int redirect(int fd, const char *path) {
     int kept = dup(fd), opened = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
@@ -338,7 +339,7 @@ START_TEST(a_refused_job_leaves_no_output_dir) {
 }
 END_TEST
 
-/* What is only looked at stays as it is, and free for others. */
+/* A directory that is only read stays unchanged, and free for others. */
 START_TEST(validate_makes_nothing_and_locks_nothing) {
     ck_assert_msg(RUN("validate", "run.yaml", "output_dir=a/b") == 0, "%s", said);
     ck_assert(!path_exists("a"));
@@ -400,7 +401,7 @@ static unsigned plans_of(uint64_t batch_size) {
     return n;
 }
 
-/* But for those that only a limit was asked of. */
+/* Programs that were only built to check a limit do not count. */
 static unsigned whole_plans_of(uint64_t batch_size) {
     unsigned n = 0;
     for (unsigned i = 0; i < seen.plans; i++)
@@ -408,7 +409,7 @@ static unsigned whole_plans_of(uint64_t batch_size) {
     return n;
 }
 
-/* Of the shape that pl_exec_init was given first. */
+/* Counts the plans of the shape that pl_exec_init was given first. */
 static unsigned plans_of_the_run(bool sketch) {
     unsigned n = 0;
     for (unsigned i = 0; i < seen.plans; i++)
@@ -441,7 +442,7 @@ START_TEST(the_plan_that_runs_is_made_once) {
 }
 END_TEST
 
-/* Of several levels and chunks, which are compared by sketches; one of these may be the plan. */
+/* Several levels and chunks are compared by sketches; one of these may be the plan. */
 START_TEST(the_plan_of_the_level_that_wins_is_made_once) {
     static const char *const sizes[] = {"batch_size=8", "batch_size=auto"};
     widen_data();
@@ -482,7 +483,7 @@ static void read_terminal(int master, char *text, size_t size) {
     text[n] = 0;
 }
 
-/* What a terminal shows; quiet ones show nothing. */
+/* Returns the output on a terminal; quiet ones show nothing. */
 static char *on_a_terminal(const char *flag) {
     static char text[4096];
     int master = posix_openpt(O_RDWR | O_NOCTTY);

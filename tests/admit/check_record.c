@@ -51,9 +51,9 @@ static const struct {
     {"base_dtype", "auto", "bf16", "", ""}, /* changes no bit of the base */
     {"base_dtype", "fp32", "auto", "", ""},
     {"base_dtype", "fp32", "bf16", "base_dtype: fp32 -> bf16", ""},
-    {"dtype", "auto", "bf16", "dtype: auto -> bf16", ""}, /* of base_dtype alone */
+    {"dtype", "auto", "bf16", "dtype: auto -> bf16", ""}, /* only base_dtype differs */
     {"warmup_steps", "10", "20", "warmup_steps: 10 -> 20", ""},
-    {"warmup_ratio", "0.1", "0.2", "", ""}, /* of the same steps, as far as the records say */
+    {"warmup_ratio", "0.1", "0.2", "", ""}, /* the same steps, as far as the records say */
     {"no_such_row", "1", "2", "", ""},
 };
 

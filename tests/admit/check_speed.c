@@ -178,7 +178,7 @@ static void store(const char *key, json_t *value) {
     json_decref(root);
 }
 
-/* In place of all that was measured. */
+/* Replaces all measurements. */
 static void store_ratio(double ratio) {
     store("classes", json_object());
     store("ratio", json_real(ratio));

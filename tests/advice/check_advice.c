@@ -50,7 +50,7 @@ static void finish(void) {
 
 #define ASK(batch) PL_ASK(&job, &model, &traits, &budget, batch)
 
-/* What `estimate-vram` would say about a job: a road that shares nothing with the advice. */
+/* Returns the answer of `estimate-vram` about a job, which shares no code with the advice. */
 static struct pl_verdict estimate(const struct pl_job *j, uint32_t batch) {
     struct pl_estimate e;
     struct pl_autobatch search;
@@ -137,7 +137,7 @@ END_TEST
 
 /* --- what is open ---------------------------------------------------------------------------- */
 
-/* With updates in the backward pass or without. */
+/* Tries updates in the backward pass and after it. */
 static bool any_fits_with(struct pl_question *q) {
     struct pl_ladder ladder;
     uint32_t chunks[PL_MAX_CHUNKS], n;
@@ -158,7 +158,7 @@ static bool any_fits_with(struct pl_question *q) {
     return fits;
 }
 
-/* Whether any level and chunk that a decision may take fits, each planned. */
+/* True if any level and chunk that a decision may take fits, each planned. */
 static bool any_fits(const struct pl_job *j, uint32_t batch) {
     struct pl_question *kept = PL_ASK(j, &model, &traits, &budget, batch);
     struct pl_question *let_go = PL_ASK(j, &model, &traits, &budget, batch);
@@ -258,7 +258,7 @@ static void advise(struct pl_advice *a) {
     ck_assert_msg(pl_advice_init(a, q, lengths, effective_batch, &d) == PL_ERR_OK, "%s", d.message);
 }
 
-/* Beside what a model or other keys do not allow there is no row. */
+/* A row is missing if a model or other keys do not allow its setting. */
 static const struct {
     const char *key, *value;
     bool alone, both; /* rows without, and with both modules trained whole */
@@ -495,7 +495,7 @@ START_TEST(the_yaml_is_a_job_that_needs_what_was_promised) {
 }
 END_TEST
 
-/* What the job says of its step, and how many samples that are; 0: it says nothing. */
+/* The job's keys for its step, and the number of its samples; 0: no key gives it. */
 static const struct {
     const char *batch, *accumulation, *global;
     uint32_t samples;
@@ -506,8 +506,8 @@ static const struct {
     {"auto", "4", NULL, 0}, {"65536", "65536", NULL, 1048576},
 };
 
-/* A batch and an accumulation are a step, and the advice keeps it: in the figures, in the file to
- * paste, and in a command beside the file that has them. */
+/* A batch and an accumulation give a step, and the advice keeps it: in the figures, in the file to
+ * paste, and in a command for the file that has them. */
 START_TEST(a_step_of_the_job_is_kept) {
     struct pl_text yaml = {0}, command = {0};
     struct pl_job read;
@@ -516,7 +516,7 @@ START_TEST(a_step_of_the_job_is_kept) {
     if (steps[_i].accumulation) set(&job, "gradient_accumulation_steps", steps[_i].accumulation);
     if (steps[_i].global) set(&job, "global_batch_size", steps[_i].global);
     for (int key = 0; key < PL_KEY_COUNT; key++)
-        job.place[key].line = job.given[key]; /* as of a file */
+        job.place[key].line = job.given[key]; /* like a key in a file */
     job.path = strdup("job.yaml");
     struct pl_advice a;
     advise(&a);
@@ -594,7 +594,7 @@ START_TEST(a_card_is_judged_as_its_own_estimate) {
     budget = budget_of(aim);
     traits = pl_traits_cuda(aim->sm);
     struct pl_wall wall;
-    job.mlp_chunk_tokens = 0; /* what is beyond is not cut until it fits */
+    job.mlp_chunk_tokens = 0; /* larger values are not split until they fit */
     ck_assert_int_eq(pl_advice_wall(ASK(3), PL_KEY_max_seq_length, &trials, &wall, NULL),
                      PL_ERR_OK);
     job.max_seq_length = wall.wall + 1;
@@ -691,7 +691,8 @@ START_TEST(every_line_of_the_ledger_says_where_it_comes_from) {
 }
 END_TEST
 
-/* A bf16 base beside fp32 is for the CPU; a card is planned as a GPU, which has one type. */
+/* A bf16 base with fp32 activations is for the CPU; a card is planned as a GPU, which has one
+ * type. */
 START_TEST(a_base_in_bf16_is_assumed_and_priced_on_the_cpu_alone) {
     bool wide = false;
     set(&job, "dtype", "fp32");

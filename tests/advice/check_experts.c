@@ -18,7 +18,7 @@ enum offload { NEEDS_NONE, NEEDS_HOST };
 static const struct question {
     const char *words[MAX_WORDS];
     bool fits;            /* some way to train it is within reach */
-    enum offload offload; /* of the recommended way */
+    enum offload offload; /* `offload` of the recommended way */
     int step;             /* samples; 0: none was asked for */
     const char *has;      /* a line of the configuration; NULL: any */
     double host_gib;      /* bound of host memory; 0: none */
@@ -223,7 +223,8 @@ static void check_order(const json_t *ways) {
     }
 }
 
-/* What is printed, written down and asked about: the bytes are the same, and they fit. */
+/* The printed command, the written file and the answer to it agree: the bytes are the same, and
+ * they fit. */
 static void check_retyped(const struct question *q, const json_t *best, const char *dir) {
     struct outcome p = plimsoll_run(dir, (const char *[]){"estimate-vram", "job.yaml", "--gpu",
                                                           word_after(q, "--gpu"), "--json", NULL});
@@ -235,8 +236,8 @@ static void check_retyped(const struct question *q, const json_t *best, const ch
     json_decref(o);
 }
 
-/* Of the rows of all levels, which know nothing of a recommendation, none that makes the same step
- * is faster. */
+/* No row of all levels, which know nothing of a recommendation, that makes the same step is
+ * faster. */
 static void check_levels(const struct question *q, const char *dir) {
     size_t i;
     json_t *row;

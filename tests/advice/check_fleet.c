@@ -65,8 +65,8 @@ static const struct pl_fleet_row *row_of(uint32_t devices, uint32_t sharding) {
 
 /* --- bytes that are sent ---------------------------------------------------------------------- */
 
-/* Of a rank's own rows of the trained matrices, `times` to each of the others; the loss and the
- * norm are small. */
+/* Returns the bytes of a rank's own rows of the trained matrices, `times` to each of the others;
+ * the loss and the norm are small. */
 static double whole_bytes(const struct pl_program *one) {
     double bytes = 0;
     for (uint32_t i = 0; i < one->n_tensors; i++)
@@ -253,7 +253,7 @@ START_TEST(a_job_keeps_its_sharding) {
 }
 END_TEST
 
-/* Of what is exchanged once a step the optimizer's states alone are divided. */
+/* With one exchange a step only the optimizer's states are divided. */
 START_TEST(one_exchange_divides_states_alone) {
     set("rank_order", "false");
     make("nvlink4", 0, 16);

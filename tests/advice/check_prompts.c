@@ -83,7 +83,7 @@ START_TEST(prompt_1_on_the_t4_is_refused_with_a_card_that_would_do) {
 }
 END_TEST
 
-/* In 4 bits the bytes are there; without kernels the answer is no all the same. */
+/* The bytes suffice in 4 bits; without kernels the answer is no all the same. */
 START_TEST(a_card_without_kernels_is_refused_whatever_its_bytes) {
     json_t *o = plan(3, (const char *[]){"SmolLM2-135M", "--mode", "qlora", "--gpu", "T4", NULL});
     ck_assert_int_lt(integer(at(o, "bytes"), "arena"), integer(at(o, "limits"), "usable_bytes"));
@@ -173,7 +173,7 @@ START_TEST(prompt_3_shows_what_recomputation_buys) {
     ck_assert_double_eq(json_real_value(at(fast, "relative_time")), 1);
     ck_assert_double_gt(json_real_value(at(slow, "relative_time")), 1.1);
     ck_assert_int_gt(integer(slow, "batch_size"), integer(fast, "batch_size"));
-    /* what waits in host memory comes back over the link */
+    /* inputs that wait in host memory come back over the link */
     const json_t *offload = at(level_row(levels, "offload"), "at_largest_batch");
     ck_assert_double_gt(json_real_value(at(offload, "relative_time")),
                         json_real_value(at(slow, "relative_time")) + 0.05);

@@ -63,7 +63,7 @@ START_TEST(inference_has_a_cache_and_nothing_to_train) {
 }
 END_TEST
 
-/* Every number of the answer, found under its own name in the JSON text beside it. */
+/* Every number of the struct is found under its own name in the JSON text. */
 START_TEST(the_struct_says_what_the_json_says) {
     const char *const settings[] = {"gpu=RTX 4060 Ti", NULL};
     struct pl_vram_estimate *e = must(MODEL, _i ? "lora" : "full", _i ? 16 : 0, 1, 1024, settings);

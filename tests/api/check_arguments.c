@@ -48,7 +48,7 @@ static const struct {
 };
 #define N_QUESTIONS (sizeof questions / sizeof *questions)
 
-/* With and without a place for the error, which is a whole one or none. */
+/* Passes a struct for the error, or NULL; the error is complete or absent. */
 static void check_error(size_t i, bool answered, const struct pl_vram_error *e) {
     ck_assert_msg(!answered, "question %zu is answered", i);
     ck_assert_int_gt(e->exit_status, 0);

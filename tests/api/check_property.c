@@ -28,7 +28,7 @@
 
 /* --- drawing --------------------------------------------------------------------------------- */
 
-static uint64_t state; /* of splitmix64 (Steele, Lea, Flood, 2014) */
+static uint64_t state; /* state of splitmix64 (Steele, Lea, Flood, 2014) */
 
 static uint64_t draw(void) {
     uint64_t z = state += UINT64_C(0x9E3779B97F4A7C15);
@@ -228,7 +228,7 @@ static void draw_job(struct drawn *j) {
 
 /* --- asking ---------------------------------------------------------------------------------- */
 
-static struct pl_vram_error refusal; /* of the last question */
+static struct pl_vram_error refusal; /* error of the last question */
 
 static struct pl_vram_estimate *ask(const struct drawn *j) {
     const char *settings[MAX_SETTINGS + 1];
@@ -331,7 +331,7 @@ static bool check_wall(const struct drawn *job, const struct pl_vram_estimate *e
     if (ceiling) return false;
     if (n && strcmp(verdict_at(job, n, e->gradient_accumulation, at), "fits") != 0)
         violated(job, "walls: %" PRIu64 " is the largest batch that fits, and it is %s", n, at);
-    /* what decides by time may leave room: of the fastest choice it is the largest */
+    /* a decision by time may leave room: it is the largest for the fastest choice */
     if (!has_auto(job) && n < 65536 && !is_between_steps(job, n, n + 1) &&
         strcmp(verdict_at(job, n + 1, e->gradient_accumulation, beyond), "fits") == 0)
         violated(job, "walls: %" PRIu64 " is the largest batch that fits, and one more fits", n);
@@ -396,7 +396,8 @@ static void compare_answers(const struct drawn *j, const char *surface, const js
             violated(j, "surfaces: `%s` of %s is not the library's", compared[i], surface);
 }
 
-/* Keys in a file; the GPU and a budget, which then would be the machine's own, beside it. */
+/* Asks with keys in a file; the GPU and a budget are flags, as they would else be the machine's
+ * own. */
 static json_t *answer_of_file(const struct drawn *j, const char *dir) {
     const char *words[8] = {"estimate-vram", "--json", in_dir(dir, "job.yaml")};
     char text[2048], beside[128];

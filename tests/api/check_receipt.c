@@ -95,7 +95,7 @@ START_TEST(a_receipt_says_what_was_asked_planned_and_measured) {
 }
 END_TEST
 
-/* What is changed, and which of the three digests it changes. */
+/* The setting that is changed, and which of the three digests it changes. */
 static const struct {
     const char *key, *value;
     bool question, program, plan;
@@ -198,7 +198,7 @@ START_TEST(the_same_question_may_get_another_program_or_another_plan) {
 }
 END_TEST
 
-/* At the last byte that is allowed, and one more. */
+/* The limit holds at the last byte that is allowed, and fails one byte above. */
 START_TEST(growth_is_held_to_the_byte) {
     json_t *before = receipt(NULL);
     const uint64_t was = (uint64_t)json_integer_value(

@@ -66,7 +66,7 @@ START_TEST(the_exit_status_says_whether_more_grew_than_is_allowed) {
 }
 END_TEST
 
-/* What train writes is what the same question plans, and what the books say. */
+/* The receipt of train has the plan of the same question, and the figures of the books. */
 START_TEST(a_run_leaves_a_receipt_with_what_it_measured) {
     tiny_make(dir, &(struct tiny){0}, "batch_size: 2\nmax_steps: 3\n");
     plimsoll_train_expect(0, dir, (const char *[]){"output_dir=out", NULL});

@@ -316,8 +316,8 @@ static void expect_in_backward(struct pl_job *job, const struct pl_model *m, uin
     pl_text_finish(&notes);
 }
 
-/* On each side of the byte that decides. A job that it is not for keeps its gradients whatever the
- * bytes. */
+/* Both sides of the byte that decides are tried. A job that cannot use it keeps its gradients
+ * whatever the bytes. */
 START_TEST(updates_move_into_the_backward_pass_where_nothing_fits_without) {
     static const struct {
         const char *mode, *words[2];

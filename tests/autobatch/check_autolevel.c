@@ -31,7 +31,7 @@ static void prepare(void) {
     set("mode", "full");
     set("max_seq_length", "256");
     set("gradient_checkpointing", "auto");
-    set("optimizer_in_backward", "false"); /* what is counted out keeps its gradients */
+    set("optimizer_in_backward", "false"); /* a job without it keeps its gradients */
     pl_test_model("SmolLM2-135M", &model);
     model.layers = LAYERS;
     traits = pl_traits_cpu(2);
@@ -189,7 +189,7 @@ static void take_job(int i, uint32_t *from, uint32_t *to) {
     *to = job.batch_size == PL_AUTO ? MAX_BATCH : job.batch_size;
 }
 
-/* From less than anything needs to more than everything does. */
+/* Returns budgets from less than anything needs to more than everything does. */
 static uint64_t budget_of(const struct extremes *e, int i) {
     return e->least - 1 + (e->most - e->least + 2) / (BUDGETS - 1) * (uint64_t)i;
 }
@@ -244,8 +244,7 @@ START_TEST(the_batch_that_was_found_leads_to_the_same_choice) {
 }
 END_TEST
 
-/* With a limit of time the same choice is found where it is within it, and nothing where it is
- * not. */
+/* With a limit of time the same choice is found if it is within the limit, and none otherwise. */
 START_TEST(what_takes_longer_than_was_asked_is_not_found) {
     uint32_t from, to;
     take_job(_i, &from, &to);

@@ -9,7 +9,8 @@ static const struct pl_ladder three = {
     .first_layer = 2,
     .layers = 4};
 
-/* Between two whole levels the first k layers that have a backward pass are at the heavier one. */
+/* On rungs between two whole levels the first k layers that have a backward pass are at the heavier
+ * one. */
 START_TEST(a_rung_is_a_level_or_a_mix_of_two_neighbours) {
     const uint32_t want[] = {PL_RECOMPUTE_NONE,
                              PL_RECOMPUTE_MIX(PL_RECOMPUTE_LIGHT, 3, PL_RECOMPUTE_NONE),
@@ -26,7 +27,7 @@ START_TEST(a_rung_is_a_level_or_a_mix_of_two_neighbours) {
 }
 END_TEST
 
-/* Of a model with one layer there is nothing between two levels. */
+/* A model with one layer has nothing between two levels. */
 START_TEST(one_layer_has_no_mixes) {
     struct pl_ladder l = three;
     l.layers = 1;

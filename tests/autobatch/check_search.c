@@ -13,7 +13,7 @@
 static struct pl_job job;
 static struct pl_model model;
 static struct pl_traits traits;
-static uint64_t bytes[MOST + 2]; /* of each batch */
+static uint64_t bytes[MOST + 2]; /* bytes of each batch */
 
 static const struct {
     const char *mode, *level, *chunk, *key, *value;
@@ -113,7 +113,7 @@ START_TEST(where_the_search_begins_does_not_matter) {
 }
 END_TEST
 
-/* What is decided of the batch: the job's own, else what fits and a step can use, else 1. */
+/* The decided batch: the job's own, else the largest that fits and a step can use, else 1. */
 static const struct {
     const char *batch, *global;
     uint32_t fits; /* largest of the budget; 0: no budget */

@@ -68,7 +68,7 @@ START_TEST(it_ends_at_the_last_that_fits) {
 }
 END_TEST
 
-/* What is refused whatever its bytes are says nothing about a line. */
+/* A batch that is refused whatever its bytes are says nothing about a line. */
 START_TEST(what_does_not_fit_for_other_reasons_is_found_as_well) {
     for (uint32_t last = 0; last < 3000; last += 77) {
         struct pl_secant s = pl_secant_between(0, 65537, UINT64_MAX / 2);

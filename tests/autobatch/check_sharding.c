@@ -29,7 +29,7 @@ static uint64_t arena_under(struct pl_job *job, const struct pl_model *m, uint32
     return bytes;
 }
 
-/* With a budget of `bytes`; whether a note tells of it. */
+/* Decides with a budget of `bytes`; *told is true if a note says so. */
 static uint32_t decided(const struct pl_job *job, const struct pl_model *m, uint64_t bytes,
                         bool *told) {
     const struct pl_traits traits = pl_traits_cpu(1);
@@ -81,7 +81,7 @@ START_TEST(what_does_not_help_is_not_taken) {
 }
 END_TEST
 
-/* Whether it fits or not: nothing more can be divided. */
+/* Neither a fitting job nor another can divide more. */
 START_TEST(one_exchange_divides_states_alone) {
     struct pl_job job;
     struct pl_model m;

@@ -35,7 +35,8 @@ static struct pl_question ask(uint64_t bytes) {
     return pl_question_of(&job, &model, &traits, &budget);
 }
 
-/* Of the arenas, with so many tokens of the MLP at a time and so many bytes of panels. */
+/* Returns the bytes of the arenas with so many tokens of the MLP at a time and so many bytes of
+ * panels. */
 static uint64_t needed(const char *mlp, const char *unpack) {
     struct pl_planned held = {0};
     set("mlp_chunk_tokens", mlp);
@@ -49,7 +50,7 @@ static uint64_t needed(const char *mlp, const char *unpack) {
     return bytes;
 }
 
-/* What is decided with so many bytes; the plan of it in *bytes. */
+/* Returns the decision with so many bytes; the plan's need in *bytes. */
 static struct pl_question decide(uint64_t usable, uint64_t *bytes, struct pl_text *notes) {
     struct pl_planned held = {0};
     struct pl_question q = ask(usable);
@@ -75,7 +76,7 @@ END_TEST
 
 static const char *const panels[] = {"16MiB", "32MiB", "64MiB"};
 
-/* Where these fit without chunks of the MLP, and the next larger ones do not. */
+/* Tries budgets in which these fit without chunks of the MLP, and the next larger ones do not. */
 START_TEST(the_largest_panels_that_fit_are_taken) {
     struct pl_text notes = {0};
     uint64_t bytes;

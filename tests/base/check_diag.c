@@ -71,7 +71,7 @@ static pl_err read_lines(const pl_err *lines, int n, struct pl_diag *d) {
 
 START_TEST(a_list_gets_every_failure_and_the_first_one_is_told) {
     static const pl_err lines[] = {PL_ERR_OK, PL_ERR_CONFIG_TYPE, PL_ERR_OK, PL_ERR_CONFIG_RANGE};
-    struct pl_diag_list all = {.n = 7, .more = true}; /* of an earlier input */
+    struct pl_diag_list all = {.n = 7, .more = true}; /* left by an earlier input */
     struct pl_diag d = {.all = &all};
     ck_assert_int_eq(read_lines(lines, COUNT(lines), &d), PL_ERR_CONFIG_TYPE);
     ck_assert_uint_eq(all.n, 2);
@@ -112,7 +112,7 @@ START_TEST(a_full_list_says_that_there_is_more) {
 }
 END_TEST
 
-/* What was found before memory ran out is no longer the whole truth about the input. */
+/* Failures found before memory ran out are no longer the whole truth about the input. */
 START_TEST(missing_memory_is_told_alone) {
     static const pl_err lines[] = {PL_ERR_CONFIG_TYPE, PL_ERR_HOST_OOM, PL_ERR_CONFIG_RANGE};
     struct pl_diag_list all = {0};

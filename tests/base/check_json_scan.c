@@ -41,8 +41,8 @@ static size_t damage(char *text, size_t n) {
     return n;
 }
 
-/* What jansson cannot hold is still JSON: numbers beyond a double, NUL in a key. A surrogate alone
- * is what Python writes. */
+/* Some JSON is beyond jansson: numbers beyond a double, NUL in a key. Python writes a lone
+ * surrogate. */
 static bool jansson_accepts(const char *text, size_t n) {
     json_error_t e;
     json_t *v = json_loadb(text, n, JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &e);

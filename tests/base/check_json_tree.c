@@ -19,7 +19,8 @@ static size_t draw(size_t n) {
     return (size_t)(state >> 33) % n;
 }
 
-/* What Python reads and jansson does not: numbers beyond a double, halves of surrogates. */
+/* True for texts that Python reads and jansson does not: numbers beyond a double, halves of
+ * surrogates. */
 static bool beyond_jansson(const json_error_t *error, unsigned flags) {
     return json_error_code(error) == json_error_numeric_overflow ||
            (!(flags & PL_JSON_TEXT) && strstr(error->text, "invalid Unicode '\\u"));

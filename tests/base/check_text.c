@@ -81,7 +81,7 @@ START_TEST(a_text_in_an_array_takes_what_its_array_holds) {
     pl_text_addf(&t, "%d", 567);
     ck_assert(!t.failed);
     ck_assert_str_eq(room, "1234567");
-    pl_text_add(&t, "8"); /* its NUL would be the ninth byte */
+    pl_text_add(&t, "8"); /* a ninth byte would be its NUL */
     ck_assert(t.failed);
     ck_assert_str_eq(room, "1234567");
     const uint64_t before = pl_alloc_requests();

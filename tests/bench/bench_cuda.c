@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WARM_UP = 2, WINDOW = 48 }; /* ops behind one head start: few enough to fit a launch queue */
+enum { WARM_UP = 2, WINDOW = 48 }; /* ops after one head start: few enough to fit a launch queue */
 
 static const enum pl_phase phases[] = {PL_PHASE_MICRO, PL_PHASE_OPTIMIZER};
 enum { N_PHASES = sizeof phases / sizeof *phases };
@@ -29,7 +29,7 @@ static void run_step(struct rig *r) {
         must(pl_exec_run_phase(&r->exec, phases[i], &d), &d);
 }
 
-/* Where ops of a phase begin that run as one; calls `visit` with each such group. */
+/* Calls `visit` with each group of ops of a phase that run as one. */
 static void each_group(struct rig *r, enum pl_phase phase,
                        void (*visit)(void *ctx, uint32_t first, uint32_t n), void *ctx) {
     const struct pl_phase_range *range = &r->planned.program->phases[phase];
@@ -40,7 +40,7 @@ static void each_group(struct rig *r, enum pl_phase phase,
     }
 }
 
-struct timing { /* of one round */
+struct timing { /* seconds of one round */
     struct rig *r;
     struct cuda_clock *clock;
     struct costs *costs;
@@ -76,7 +76,7 @@ static uint32_t time_ops(struct rig *r, struct cuda_clock *clock, struct costs *
     return t.groups;
 }
 
-/* From the first launch until the device is idle. */
+/* Returns the time from the first launch until the device is idle. */
 static double wall_seconds(struct rig *r) {
     rig_fill_batch(r);
     rig_sync(r);

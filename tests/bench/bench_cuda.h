@@ -5,8 +5,8 @@
 #include "tests/bench/cuda_clock.h"
 #include "tests/bench/step_rig.h"
 
-/* Each kind of product of the job with every algorithm that cuBLASLt proposes for it: a line of
- * JSON a product. The clock has two events. */
+/* Measures each kind of product of the job with every algorithm that cuBLASLt proposes for it, and
+ * prints a line of JSON a product. The clock has two events. */
 void bench_cuda_products(struct rig *r, struct cuda_clock *clock);
 
 #endif

@@ -1,5 +1,5 @@
-/* bench_cuda_products.c - the algorithm that the back-end takes for a product, beside all that
- * cuBLASLt proposes.
+/* bench_cuda_products.c - compares the algorithm that the back-end takes for a product with all
+ * that cuBLASLt proposes.
  *
  * The back-end takes the library's first proposal. Here it is given a table of functions in which
  * the question for one is asked for many, and answered with the n-th. */
@@ -19,7 +19,7 @@ struct algorithm {
     unsigned long long workspace_bytes;
 };
 
-/* What stands behind propose(); the library's functions take no context. */
+/* The state of propose(); the library's functions take no context. */
 static struct {
     const struct pl_lt *real;
     int wanted, found;
@@ -77,7 +77,7 @@ struct trial {
     struct algorithm algorithm;
 };
 
-/* Of one call, the best of a few rounds. */
+/* Returns the seconds of one call, the best of a few rounds. */
 static double time_calls(struct rig *r, struct cuda_clock *clock, uint32_t op) {
     struct pl_diag d = {0};
     double best = 1e9;

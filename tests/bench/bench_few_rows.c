@@ -16,11 +16,12 @@ static const struct {
 enum { SHAPES = 5, ROUNDS = 7, MAX_ROWS = 8, MAX_K = 1536, MAX_N = 49152 };
 
 #define WS_BYTES    (UINT64_C(16) << 20)
-#define ALIGN_BYTES UINT64_C(256) /* of tensors in an arena */
+#define ALIGN_BYTES UINT64_C(256) /* alignment of tensors in an arena */
 
 static struct pl_device *dev;
 
-/* Of the processor for one thread, so that neighbours on the machine do not count. */
+/* The clock of one thread's CPU time is used, so that other processes on the machine do not
+ * count. */
 static clockid_t clock_used = CLOCK_MONOTONIC;
 
 static struct pl_view matrix(uint64_t rows, uint64_t cols, enum pl_dtype t) {
@@ -37,7 +38,7 @@ static struct pl_view matrix(uint64_t rows, uint64_t cols, enum pl_dtype t) {
 }
 
 struct weights {
-    enum pl_dtype dtype, rows; /* of W; of x and y */
+    enum pl_dtype dtype, rows; /* type of W; type of x and y */
     struct pl_view *w[SHAPES], x, y, ws;
 };
 

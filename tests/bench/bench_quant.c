@@ -1,7 +1,7 @@
 /* bench_quant.c - millions of elements a second of quantising, of 4-bit matrices and of updates
  * with 8-bit moments, for every instruction set of this machine, as JSON.
  *
- * Usage: bench_quant [threads]. adamw stands beside adamw_8bit to compare with. */
+ * Usage: bench_quant [threads]. adamw is measured to compare adamw_8bit with it. */
 #include "runtime/device/cpu/cpu.h"
 #include "runtime/kernels/back_ends.h"
 #include "runtime/kernels/quant.h"
@@ -23,7 +23,8 @@ static const struct pl_batch batch = {.step = 3,
                                       .epsilon = 1e-8,
                                       .weight_decay = 0.01};
 
-/* Of the processor for one thread, so that neighbours on the machine do not count. */
+/* The clock of one thread's CPU time is used, so that other processes on the machine do not
+ * count. */
 static clockid_t clock_used = CLOCK_MONOTONIC;
 
 /* Zeros, aligned as tensors in an arena are. */
@@ -39,7 +40,7 @@ static void *memory(uint64_t bytes) {
 
 struct work {
     uint64_t n;
-    const pl_kernel_fn *kernels; /* of a level */
+    const pl_kernel_fn *kernels; /* kernels of a level */
     enum pl_op_kind kind;
     struct pl_call call;
     float *x, *absmax, *absmax2;
@@ -50,7 +51,7 @@ static void run_kernel(struct work *w) {
     if (w->kernels[w->kind](dev, &w->call) != PL_ERR_OK) abort();
 }
 
-/* As a file is read: in pieces of one group. */
+/* Quantises in pieces of one group, as a file is read. */
 static void quantise(struct work *w) {
     for (uint64_t i = 0; i < w->n; i += PL_QUANT_GROUP) {
         const float *x = w->x + i;
@@ -88,7 +89,7 @@ static struct pl_view vector(uint64_t n, enum pl_dtype t) {
     return v;
 }
 
-/* Of about the distribution of weights: a sum of uniform numbers. */
+/* Fills with about the distribution of weights: sums of uniform numbers. */
 static void fill(struct pl_view *v) {
     uint64_t state = 1;
     for (uint64_t i = 0; i < v->rows * v->cols; i++) {

@@ -1,7 +1,7 @@
 /* bench_train.c - training from the outside: rate, memory, time to the first step. JSON.
  *
  * Usage: PLIMSOLL=path/to/plimsoll bench_train [--only NAME] [--steps N] [--threads N] [key=value]
- * Runs the real binary on generated files. Rates are medians over the steps behind the fifth. */
+ * Runs the real binary on generated files. Rates are medians over the steps after the fifth. */
 #include "tests/bench/machine.h"
 #include "tests/bench/shapes.h"
 #include "tests/support/child.h"

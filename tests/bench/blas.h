@@ -6,8 +6,8 @@
 
 #include <stdbool.h>
 
-/* Loads the library with its kernels for an instruction set ("x86-64-v4"); false where there is
- * none. Stays loaded. Sets environment variables: before other threads are. */
+/* Loads the library with its kernels for an instruction set ("x86-64-v4"); false if there is none.
+ * It stays loaded. Called before other threads exist, since it sets environment variables. */
 bool blas_load(const char *level);
 /* C = op(A) op(B), all fp32, on the calling thread. After blas_load(). */
 void blas_sgemm(bool trans_a, bool trans_b, const struct pl_view *a, const struct pl_view *b,

@@ -9,7 +9,7 @@ enum { COPIES = 12, ROUNDS = 5 };
 #ifdef PLSIM_EMULATION
 #define COPY_BYTES (UINT64_C(1) << 16)
 #else
-/* Large beside any cache of a GPU, small beside its memory. */
+/* Large compared with any cache of a GPU, small compared with its memory. */
 #define COPY_BYTES (UINT64_C(256) << 20)
 #endif
 

@@ -1,8 +1,8 @@
-/* cuda_clock.h - times of what runs on a GPU, as the GPU sees them. Benchmarks only; failures
+/* cuda_clock.h - times of work on a GPU, as the GPU measures them. Benchmarks only; failures
  * exit(1).
  *
- * Events on the device's stream, and copies that keep the GPU busy until the host has queued what
- * is to be timed: without them the time of a short kernel would be that of its launch.
+ * Events on the device's stream, and copies that keep the GPU busy until the host has queued the
+ * work to be timed: without them the time of a short kernel would be that of its launch.
  * Use: cuda_clock_open(&c, dev, 2); cuda_clock_head_start(&c); cuda_clock_mark(&c, 0); ...
  *      cuda_clock_mark(&c, 1); rig_sync(&r); cuda_clock_seconds(&c, 0, 1); */
 #ifndef PL_TESTS_BENCH_CUDA_CLOCK_H
@@ -13,7 +13,7 @@
 struct cuda_clock {
     cudaStream_t stream;
     void *from, *to;
-    uint64_t bytes; /* of each of the two */
+    uint64_t bytes; /* bytes of each of the two */
     cudaEvent_t *events;
     uint32_t n_events;
 };
@@ -22,12 +22,13 @@ struct cuda_clock {
 void cuda_must(cudaError_t e, const char *what);
 
 void cuda_clock_open(struct cuda_clock *c, struct pl_device *dev, uint32_t n_events);
-/* About two milliseconds of copies on a large GPU. */
+/* Queues copies that take about two milliseconds on a large GPU. */
 void cuda_clock_head_start(struct cuda_clock *c);
 void cuda_clock_mark(struct cuda_clock *c, uint32_t event);
-/* Both must have happened. */
+/* Returns the seconds between two marks, which both must have happened. */
 double cuda_clock_seconds(const struct cuda_clock *c, uint32_t from, uint32_t to);
-/* Bytes read and written a second by a large copy within the device, the best of a few. */
+/* Returns the bytes read and written a second by a large copy within the device, the best of a
+ * few. */
 double cuda_clock_copy_rate(struct cuda_clock *c);
 void cuda_clock_close(struct cuda_clock *c); /* leaves {0} */
 

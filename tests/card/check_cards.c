@@ -149,7 +149,7 @@ START_TEST(a_guessed_context_is_doubted_more_than_a_measured_one) {
 }
 END_TEST
 
-/* As drivers call them. */
+/* Names of GPUs as drivers give them. */
 static const struct {
     const char *driver, *row;
 } drivers[] = {

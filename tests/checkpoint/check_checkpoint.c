@@ -80,7 +80,7 @@ static struct pl_run_state state_at(uint64_t step) {
                                  .run_id = "00112233445566778899aabbccddeeff"};
 }
 
-/* What the trainer does; aborts on failure as it must. */
+/* Saves as the trainer does; aborts on failure as it must. */
 static pl_err save(struct rig *r, uint64_t step, uint32_t keep, struct pl_diag *d) {
     struct pl_checkpoint c = {0};
     const struct pl_run_state s = state_at(step);
@@ -100,7 +100,8 @@ out:
 static bool same_states(const struct rig *a, const struct rig *b) {
     const struct pl_job_shape *s = &a->program->shape;
     bool lora = pl_mode_adapts(s->mode);
-    bool blocks = lora && pl_optimizer_is_in_blocks(s->optimizer); /* of rank 300: some are large */
+    bool blocks = lora && pl_optimizer_is_in_blocks(s->optimizer); /* adapters of rank 300, so that
+                                                                      some are large */
     if (!lora && !rig_same(a, b, PL_ROLE_WEIGHT)) return false;
     if (lora && !(rig_same(a, b, PL_ROLE_LORA_A) && rig_same(a, b, PL_ROLE_LORA_B))) return false;
     if (blocks && !rig_same(a, b, PL_ROLE_STATE_ABSMAX)) return false;
@@ -380,7 +381,7 @@ START_TEST(directories_of_other_trainers_are_named) {
 }
 END_TEST
 
-/* Whether a save that is killed at its call `at` came to its end before that. */
+/* True if a save that would be killed at its call `at` ended before it. */
 static bool survives(struct rig *r, uint64_t at) {
     int status;
     const pid_t child = fork();
@@ -572,8 +573,8 @@ static unsigned complete_ones(const struct rig_options *o, const struct rig *fir
     return n;
 }
 
-/* As SQLite tests itself: fail call N once, or from N on for ever, until nothing fails any more.
- * The old checkpoint is written once, and must survive every failure. */
+/* SQLite tests itself in this way: call N fails once, or all from N on, until nothing fails any
+ * more. The old checkpoint is written once, and must survive every failure. */
 static void torture(const struct rig_options *o, uint64_t count, bool same_step) {
     struct rig old, new;
     rig_open(&old, o);

@@ -318,7 +318,8 @@ START_TEST(values_are_compared_in_the_narrower_type) {
         b[places[i]] = kept + 0.02f; /* more than both narrow types round away at 1 */
         ck_assert_msg(!are_same(PL_DTYPE_F32, a, narrow, b, MOST), "at %d", places[i]);
         ck_assert(!are_same(PL_DTYPE_F32, a, PL_DTYPE_F32, b, MOST));
-        ck_assert(are_same(narrow, a, narrow, b, (uint64_t)places[i])); /* what comes before it */
+        ck_assert(are_same(narrow, a, narrow, b, (uint64_t)places[i])); /* the bytes before it are
+                                                                           equal */
         b[places[i]] = kept + 1e-6f; /* a difference that the narrow type does not hold */
         ck_assert(!are_same(PL_DTYPE_F32, a, PL_DTYPE_F32, b, MOST));
         b[places[i]] = kept;

@@ -119,7 +119,7 @@ START_TEST(fused_slots_are_gathered_by_name) {
 }
 END_TEST
 
-struct rule { /* what st_rewrite does to the tensor of this name; NULL = leave */
+struct rule { /* the change that st_rewrite makes to the tensor of this name; NULL = none */
     const char *name, *new_name, *dtype, *shape;
     bool drop;
 };

@@ -50,7 +50,8 @@ static void put_vector(struct file *f, const char *name, const char *part, const
     put(f, name, part, dtype, shape, data, n * (strcmp(dtype, "F32") == 0 ? 4 : 1));
 }
 
-/* As QuantState.as_dict(packed=True) of bitsandbytes names and stores the parts of a matrix. */
+/* Writes the parts of a matrix as QuantState.as_dict(packed=True) of bitsandbytes names and stores
+ * them. */
 static void put_codes(struct file *f, const struct rig *r, const struct pl_window *w) {
     const float *absmax = r->memory[w->absmax];
     uint64_t blocks = pl_quant_blocks(w->count), nests = pl_quant_nests(w->count);
@@ -123,7 +124,7 @@ START_TEST(codes_and_scales_arrive_bit_for_bit) {
 }
 END_TEST
 
-/* Replaces the first `from` behind the named tensor's entry; same length, so that nothing moves. */
+/* Replaces the first `from` after the named tensor's entry; same length, so that nothing moves. */
 static void patch(const char *part, const char *from, const char *to) {
     struct pl_st_file f;
     char name[256];

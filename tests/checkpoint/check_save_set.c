@@ -160,7 +160,7 @@ static enum version version_of_out(const struct kind *k, const char *when) {
 
 enum deed { SAVE, SETTLE };
 
-/* In a process of its own, killed before its at-th call; false: it came to its end. */
+/* Saves in a child process that is killed before its at-th call; false: it ended before. */
 static bool killed_at(const struct kind *k, enum deed deed, uint64_t at) {
     struct pl_io_fault fault = {.at = at, .count = 1, .before = rig_die};
     int status;
@@ -200,7 +200,7 @@ START_TEST(a_kill_at_any_call_leaves_the_old_files_or_the_new_ones) {
 }
 END_TEST
 
-/* What finishes a save may be killed as well, any number of times. */
+/* A process that finishes a save may be killed as well, any number of times. */
 START_TEST(a_kill_of_who_finishes_the_save_changes_nothing) {
     const struct kind *k = some[_i];
     unsigned finished = 0;
@@ -216,7 +216,7 @@ START_TEST(a_kill_of_who_finishes_the_save_changes_nothing) {
 }
 END_TEST
 
-/* And so may the same save, which is started again. */
+/* The same save, started again, may be killed too. */
 START_TEST(a_save_after_a_kill_is_a_save) {
     const struct kind *k = some[_i];
     for (uint64_t at = 1;; at++) {

@@ -75,7 +75,7 @@ static pl_err put(struct pl_checkpoint *c, const struct pl_tensor_io *io, uint64
     return err;
 }
 
-/* What rank 0 does, with others or without. */
+/* Saves as rank 0 does, with others or without. */
 static pl_err save(const struct pl_tensor_io *io, const char *out, uint64_t shard_bytes,
                    struct pl_diag *d) {
     struct pl_checkpoint c = {0};
@@ -99,7 +99,7 @@ struct crew {
     bool late;            /* rank 1 opens its file when the directory has ended */
     bool odd;             /* rank 1 believes in more ranks, and writes less */
 };
-static struct crew crew; /* of the ranks that are started */
+static struct crew crew; /* the ranks that are started */
 static char where[80];   /* they save */
 
 /* The tensors of the program of one rank, where this one has them. */
@@ -236,7 +236,7 @@ static void expect_saved(const struct crew *c) {
         ck_assert_msg(ranks->of[r].err == 0, "rank %u of %u: %s", r, c->n, ranks->of[r].message);
 }
 
-/* That of one rank, in dir/one. */
+/* Saves as one rank does, in dir/one. */
 static void save_one(uint32_t kind, uint64_t shard) {
     struct rig r;
     OK(pl_dir_create(in(dir, "one"), &diag));
@@ -415,7 +415,7 @@ START_TEST(what_rank_0_cannot_do_no_rank_does) {
 }
 END_TEST
 
-/* Of rank 2. */
+/* Expects the loss of rank 2. */
 static void expect_loss(uint32_t at) {
     ck_assert_int_eq(ranks->of[2].err, -1);
     for (int r = 0; r < 2; r++)
@@ -424,7 +424,7 @@ static void expect_loss(uint32_t at) {
                       "call %u: rank %d: %s", at, r, ranks->of[r].message);
 }
 
-/* Its temporaries have no name that is read, and rank 0 removes them. */
+/* The rank's temporaries have no name that is read, and rank 0 removes them. */
 START_TEST(a_rank_that_is_killed_while_it_writes_ends_the_others) {
     struct crew c = {.n = 3, .kind = FEW, .cut = (uint32_t)_i, .fault_rank = 2, .before = rig_die};
     OK(pl_dir_create(where, &diag));

@@ -1,4 +1,4 @@
-/* rig.h - a small program with memory behind its job tensors, and files to try it on. */
+/* rig.h - a small program with memory for its job tensors, and files to test it with. */
 #ifndef PL_TESTS_CHECKPOINT_RIG_H
 #define PL_TESTS_CHECKPOINT_RIG_H
 
@@ -25,38 +25,39 @@ struct rig {
     char config[1024]; /* its config.json */
     struct pl_program *program;
     struct pl_device device;  /* only memory */
-    struct pl_device *opened; /* with kernels; NULL = there is none */
+    struct pl_device *opened; /* device with kernels; NULL = there is none */
     struct pl_tensor_io io;
     void **memory; /* [n_tensors]; NULL for step tensors */
 };
 
 void rig_open(struct rig *r, const struct rig_options *o);
 void rig_close(struct rig *r);
-/* Bits of every weight, adapter, moment and master: a function of seed, finite as numbers. */
+/* Sets the bits of every weight, adapter, moment and master: a function of seed, finite as
+ * numbers. */
 void rig_scramble(struct rig *r, uint32_t seed);
 void rig_clear(struct rig *r);
-/* Whether both hold the same bits in every tensor of these roles. */
+/* True if both hold the same bits in every tensor of these roles. */
 bool rig_same(const struct rig *a, const struct rig *b, enum pl_role role);
-/* The same of every module that is trained whole. */
+/* True if both hold the same bits in every module that is trained whole. */
 bool rig_same_whole(const struct rig *a, const struct rig *b);
 uint32_t rig_find(const struct rig *r, enum pl_role role, enum pl_slot slot, uint32_t layer);
 
-/* As a run saves what it ends with: into an existing directory, all files or none. */
+/* Saves as a run does at its end: into an existing directory, all files or none. */
 pl_err rig_save_model(const struct pl_tensor_io *io, const char *dir, const char *config_json,
                       const struct pl_companions *companions, uint64_t shard_bytes,
                       struct pl_diag *d);
 pl_err rig_save_adapter(const struct pl_tensor_io *io, const char *dir, const struct pl_job *job,
                         struct pl_diag *d);
 
-/* A fresh directory of this test, and a path in it (valid until the next call but seven). */
+/* Make a fresh directory of this test, and a path in it (valid for the next seven calls). */
 void dir_make(char dir[64]);
 void dir_remove(const char *dir);
 const char *in(const char *dir, const char *name);
 bool exists(const char *path);
-void rig_die(void);            /* as a process that is killed: `before` of a pl_io_fault */
+void rig_die(void);            /* acts as a process that is killed: `before` of a pl_io_fault */
 char *slurp(const char *path); /* malloc'd */
 void spill(const char *path, const void *data, size_t bytes);
-/* A safetensors file from its parts. */
+/* Writes a safetensors file from its parts. */
 void st_spill(const char *path, const char *header, const void *data, size_t bytes);
 /* Rewrites a safetensors file: each tensor passes through `edit`, which may rename it, change its
  * type or its shape's text ("[4, 4]"), or return false to drop it. */

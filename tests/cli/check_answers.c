@@ -215,7 +215,7 @@ END_TEST
 
 /* A question whether an architecture fits that cannot be computed here has an answer, `unknown`;
  * what would use such a model has a bad file. Not even the word that names the model matters. */
-/* Of more parameters than the size gate lets through unasked. */
+/* The model has more parameters than the size gate lets through by default. */
 START_TEST(a_plan_without_a_budget_prints_a_command_that_answers) {
     struct outcome p = plimsoll_expect(
         0, NULL, (const char *[]){"plan", "Qwen2.5-7B", "--mode", "full", "--json", NULL});
@@ -308,7 +308,7 @@ START_TEST(a_plan_under_another_mode_warns_of_keys_without_a_meaning) {
 }
 END_TEST
 
-/* What another mode is offered to the same words. */
+/* A remedy of another mode is offered for the same words. */
 START_TEST(a_remedy_of_the_mode_can_be_typed_with_a_key_that_was_ignored) {
     const char *words[] = {"estimate-vram", "SmolLM2-135M", "mode=full", "layers_pattern=layers",
                            "--device=cuda", "--vram=1GiB",  NULL};

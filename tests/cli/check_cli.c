@@ -62,7 +62,7 @@ START_TEST(a_failure_under_json_is_also_one_object_on_stdout) {
     memcpy(words + 1, failures[_i].words, sizeof failures[_i].words);
     struct outcome p = plimsoll_run(NULL, words);
     json_error_t error;
-    json_t *root = json_loads(p.out, 0, &error); /* refuses anything behind the object */
+    json_t *root = json_loads(p.out, 0, &error); /* refuses anything after the object */
     ck_assert_msg(root != NULL, "%s in %s", error.text, p.out);
     json_t *e = json_object_get(root, "error");
     ck_assert_int_eq(json_integer_value(json_object_get(root, "schema")), 1);
@@ -162,7 +162,7 @@ START_TEST(streams_that_were_closed_are_no_file_of_the_run) {
 }
 END_TEST
 
-/* Where nobody watches, FORCE_COLOR alone would colour the story of a failure. */
+/* Without a terminal, FORCE_COLOR alone would colour the report of a failure. */
 START_TEST(a_run_keeps_to_the_flags_that_are_about_its_messages) {
     char dir[SCRATCH_PATH];
     scratch_make(dir);
@@ -193,7 +193,8 @@ START_TEST(colour_appears_only_where_it_was_asked_for) {
 }
 END_TEST
 
-/* Asks the script what bash would offer behind `line`; *status 77 when there is no bash. */
+/* Asks the script for the words that bash would offer after `line`; *status 77 if there is no
+ * bash. */
 static struct outcome complete_in_bash(const char *words, const char *current) {
     static const char script[] =
         "command -v bash >/dev/null || exit 77\n"

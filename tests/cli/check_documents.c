@@ -107,7 +107,7 @@ START_TEST(the_reference_lists_every_error_code_with_its_exit_status) {
 }
 END_TEST
 
-/* Of the keys whose choices a page explains, every choice. */
+/* A page must hold every choice of the keys whose choices it explains. */
 static const struct {
     const char *key, *page;
 } explained[] = {{"chat_template", "docs/data.md"},

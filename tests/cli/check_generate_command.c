@@ -84,7 +84,7 @@ START_TEST(the_help_lists_the_keys_that_have_a_meaning) {
         struct outcome o = plimsoll_run(
             NULL, (const char *[]){"generate", textf("%s=%s", keys[i].key, value), NULL});
         const bool is_refused = strstr(o.err, "has no meaning for `generate`");
-        /* of some keys the value is refused before */
+        /* the value of some keys is refused before */
         if (strstr(o.err, "error[CONFIG_USAGE]"))
             ck_assert_msg(listed != is_refused, "%s: %s", keys[i].key, o.err);
         ck_assert_msg(!is_refused || strstr(o.err, "hint: run `plimsoll help generate`"), "%s",

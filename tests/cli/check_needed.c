@@ -105,7 +105,7 @@ START_TEST(the_bytes_that_are_needed_are_enough) {
     snprintf(size, sizeof size, "%.*s", (int)strcspn(at + 7, ","), at + 7);
     ck_assert_msg(pl_bytes_parse(size, &bytes), "%s", size);
     outcome_finish(&o);
-    /* what the context may be off by is kept free, so the least budget is a little larger */
+    /* the doubt about the context is kept free, so the least budget is a little larger */
     o = shell(textf("plimsoll plan %s vram_budget=%llu", jobs[_i],
                     (unsigned long long)(bytes - bytes / 50)));
     ck_assert_msg(strncmp(o.out, "nothing fits", 12) == 0, "%s", o.out);

@@ -29,7 +29,8 @@ static char dir[SCRATCH_PATH], root[SCRATCH_PATH];
 /* Programs that build, test or measure the project: looked for, not run. */
 static const struct {
     const char *first; /* how the first word of the command begins */
-    const char *root;  /* its part that is no directory of the source tree; NULL: of the system */
+    const char *root;  /* its part that is not a directory of the source tree; NULL: a directory of
+                          the system */
 } elsewhere[] = {{"tools/", ""},
                  {"tests/", ""},
                  {"build/tests/", "build/"},

@@ -40,7 +40,7 @@ static json_int_t bytes_of(const json_t *o) {
     return json_integer_value(json_object_get(o, "needed_bytes"));
 }
 
-/* What estimate-vram answers to a command that was printed. */
+/* Returns the answer of estimate-vram to a command that was printed. */
 static json_int_t estimated(const char *command) {
     const char *name = "plimsoll ";
     ck_assert_int_eq(strncmp(command, name, strlen(name)), 0);

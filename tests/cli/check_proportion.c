@@ -15,7 +15,7 @@
 #ifdef __SANITIZE_ADDRESS__
 #define OWN (512 * MIB) /* AddressSanitizer keeps what was freed, and has shadows of all */
 #else
-#define OWN (24 * MIB) /* of the process without any file */
+#define OWN (24 * MIB) /* memory of the process without any file */
 #endif
 
 static char dir[SCRATCH_PATH];

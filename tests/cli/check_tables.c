@@ -21,7 +21,7 @@
 static json_t *ask(const char *const words[], int status) {
     struct outcome p = plimsoll_run(NULL, words);
     json_error_t error;
-    json_t *root = json_loads(p.out, 0, &error); /* refuses anything beside one object */
+    json_t *root = json_loads(p.out, 0, &error); /* refuses anything besides one object */
     ck_assert_msg(root != NULL, "%s: %s%s", error.text, p.out, p.err);
     ck_assert_msg(p.status == status, "exit %d: %s%s", p.status, p.out, p.err);
     ck_assert_int_eq(json_integer_value(json_object_get(root, "schema")), 1);
@@ -185,7 +185,7 @@ END_TEST
 /* --- verdicts --------------------------------------------------------------------------------- */
 
 static const struct {
-    const char *words[MAX_WORDS]; /* behind: estimate-vram --mode lora --json */
+    const char *words[MAX_WORDS]; /* words after: estimate-vram --mode lora --json */
     int status;
     const char *verdict, *warning; /* in stderr */
 } verdicts[] = {
@@ -239,7 +239,7 @@ START_TEST(the_verdict_counts_usable_bytes_less_margin_and_context) {
 END_TEST
 
 static const struct {
-    const char *words[MAX_WORDS]; /* behind: estimate-vram */
+    const char *words[MAX_WORDS]; /* words after: estimate-vram */
     const char *text;             /* in stderr */
 } bad[] = {
     {{"SmolLM2-135M", "--vram-gb", "-5"}, "not `-5`"},

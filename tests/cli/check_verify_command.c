@@ -33,7 +33,7 @@ static struct outcome verify(int status, const char *path) {
     return plimsoll_expect(status, dir, (const char *[]){"verify", path, NULL});
 }
 
-/* Of others nothing is known but what the files say. */
+/* Nothing is known of other files except their contents. */
 static void forget_digests(const char *path) {
     ck_assert_int_eq(unlink(in_dir(dir, textf("%s/trainer_state.json", path))), 0);
 }
@@ -179,9 +179,9 @@ START_TEST(the_answer_in_json_names_files_and_problems) {
 }
 END_TEST
 
-/* A tensor of each kind behind those of a file, and what is said of its numbers. */
+/* A tensor of each kind, appended to those of a file, and the report on its numbers. */
 static const struct {
-    const char *entry; /* of 8 bytes, all ones */
+    const char *entry; /* an entry of 8 bytes, all ones */
     const char *says;
 } types[] = {
     {"\"dtype\":\"%n\",\"shape\":[4]", "finite, 1 not checked: dtype `%n` of `extra` is not known"},
@@ -200,7 +200,7 @@ static void add_extra(const char *path, const char *entry) {
     uint64_t length;
     memcpy(&length, old, sizeof length);
     const uint64_t data = n - 8 - length;
-    int at = (int)length; /* of the last bracket of the header */
+    int at = (int)length; /* position of the last bracket of the header */
     while (old[8 + --at] != '}')
         continue;
     char *header = malloc(length + 200);

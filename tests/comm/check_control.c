@@ -109,7 +109,7 @@ static int stray_body(const struct pl_world *w) {
     struct pl_comm c;
     struct pl_diag d = {0};
     pl_err err = ranks_open_control(&c, w, &d);
-    if (err == PL_ERR_OK && ranks->seed == 3) /* of equal bytes, which are none */
+    if (err == PL_ERR_OK && ranks->seed == 3) /* with equal bytes, namely none */
         err = w->rank == 1 ? pl_comm_broadcast(&c, two, 2, &d) : pl_comm_barrier(&c, &d);
     else if (err == PL_ERR_OK && w->rank == 1)
         err = ranks->seed == 0   ? pl_comm_barrier(&c, &d)
@@ -118,7 +118,8 @@ static int stray_body(const struct pl_world *w) {
     else if (err == PL_ERR_OK)
         err = ranks->seed == 2 ? pl_comm_broadcast(&c, &sent, 1, &d)
                                : pl_comm_agree(&c, &sent, 1, room, &d);
-    if (err == PL_ERR_OK) err = pl_comm_barrier(&c, &d); /* where only rank 1 could see it */
+    if (err == PL_ERR_OK) err = pl_comm_barrier(&c, &d); /* at a point where only rank 1 could see
+                                                            it */
     int status = ranks_note(w, err, &d);
     pl_control_close(&c.control, false);
     return status;

@@ -135,7 +135,7 @@ static bool read_of(pid_t pid) {
     return process_vm_readv(pid, &local, 1, &remote, 1, 0) == 1;
 }
 
-/* From here on process_vm_readv is EPERM in this process. */
+/* Makes process_vm_readv return EPERM in this process. */
 static bool forbid_reading(void) {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -350,7 +350,7 @@ END_TEST
 
 /* ---- mpiexec ---- */
 
-/* Who is who, where to meet and the token come by MPI alone. */
+/* Ranks, address and token come by MPI alone. */
 START_TEST(ranks_of_mpiexec_find_each_other) {
     char self[512], command[1024];
     const char *mpiexec = getenv("MPIEXEC");
@@ -391,7 +391,7 @@ int main(int argc, char *argv[]) {
     tcase_add_test(tc, ranks_that_may_not_read_get_every_byte);
     tcase_add_test(tc, a_move_may_be_larger_than_mpi_counts);
     tcase_add_test(mpi, ranks_of_mpiexec_find_each_other);
-    /* What follows needs processes that outlive each other, which mpiexec does not grant. */
+    /* The following needs processes that outlive each other, which mpiexec does not allow. */
     if (module->speaks_pmi) {
         tcase_add_loop_test(tc, an_exchange_ends_when_a_rank_is_killed, 0, 9);
         tcase_add_loop_test(tc, an_exchange_ends_when_a_rank_is_stopped, 0, 3);

@@ -18,9 +18,9 @@ static struct shared {
     atomic_uint ready;
 } * shared;
 
-static volatile sig_atomic_t told; /* of the launcher, or of a rank */
+static volatile sig_atomic_t told; /* the signal of the launcher, or of a rank */
 
-static struct pl_fallen fallen; /* of the latest launch */
+static struct pl_fallen fallen; /* result of the latest launch */
 
 static void on_signal(int number) {
     told = number;
@@ -145,7 +145,7 @@ static int stop_and_fail(void *arg) {
     return 6;
 }
 
-/* Where rank 0 failed, nobody waits for it. */
+/* A failure of rank 0 makes nobody wait for it. */
 START_TEST(a_stopped_rank_is_not_waited_for_after_a_failure) {
     const time_t before = time(NULL);
     ck_assert_int_eq(launch(stop_and_fail, NULL, 3, 60), 6);
@@ -180,7 +180,7 @@ START_TEST(signals_reach_every_rank) {
 }
 END_TEST
 
-/* ---- what is left behind ---- */
+/* ---- remains of a launch ---- */
 
 static int sleep_long(void *arg) {
     (void)arg;

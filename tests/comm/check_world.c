@@ -65,7 +65,7 @@ static const struct {
     {TORCH OMPI, "torchrun", 5, 8, 1, 4},
     {OMPI "SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=0", "Open MPI", 5, 8, 1, 4},
     {"SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_LOCALID=0", NULL, 0, 1, 0, 1},
-    /* What srun says of the machine, where its PMI says who is who. */
+    /* srun gives the counts of the machine, its PMI gives the ranks. */
     {"PMI_RANK=5 PMI_SIZE=8 " SLURM "SLURM_STEP_TASKS_PER_NODE=4(x2)", "MPICH", 5, 8, 1, 4},
     {"RANK=0 WORLD_SIZE=1", "torchrun", 0, 1, 0, 1},
     {"RANK= WORLD_SIZE=", NULL, 0, 1, 0, 1},

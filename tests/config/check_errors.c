@@ -36,7 +36,7 @@ static const struct {
       {PL_ERR_CONFIG_CONFLICT, 6, "warmup_steps"},
       {PL_ERR_CONFIG_RANGE, 7, "wandb"},
       {PL_ERR_CONFIG_RANGE, 7, "tensorboard"}}},
-    /* what follows from a value that could not be read is not told */
+    /* consequences of a value that could not be read are not reported */
     {"model: m\nmode: loar\nlora_r: 8\n", {{PL_ERR_CONFIG_RANGE, 2, "`lora`"}}},
     {BASE "dtype: fp61\nmaster_weights: true\nbase_dtype: fp32\n",
      {{PL_ERR_CONFIG_RANGE, 3, "dtype"}}},
@@ -229,7 +229,7 @@ START_TEST(a_key_that_does_something_is_not_warned_about) {
 }
 END_TEST
 
-/* As if it had not been given: what is written, recorded and planned does not know of it. */
+/* The key counts as not given: the written, recorded and planned jobs do not have it. */
 START_TEST(a_key_without_a_meaning_is_dropped_with_a_warning) {
     struct pl_job job, plain;
     struct pl_text notes = {0}, with = {0}, without = {0};

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BASE "model: m\nmode: lora\n" /* what every job needs; rows go on at line 3 */
+#define BASE "model: m\nmode: lora\n" /* the keys that every job needs; rows continue at line 3 */
 #define FULL "model: m\nmode: full\n"
 
 struct row {

@@ -9,7 +9,7 @@
 static const char *const plain[] = {"none", "light", "mlp", "attention", "full", "offload"};
 
 static const struct {
-    const char *word, *again;      /* as it is written; NULL: the same */
+    const char *word, *again;      /* as it is written back; NULL: the same */
     uint32_t first, third, fourth; /* the levels of layers 0, 2 and 3 */
 } words[] = {
     {"none", NULL, 0, 0, 0},

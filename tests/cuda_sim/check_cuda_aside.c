@@ -57,7 +57,7 @@ START_TEST(what_runs_aside_has_its_place_in_the_order) {
 }
 END_TEST
 
-/* Else the test above would hold of one stream, too. */
+/* Without this the test above would also hold for one stream. */
 START_TEST(what_runs_aside_is_not_waited_for_by_itself) {
     float sent[N], got[N];
     open_device();

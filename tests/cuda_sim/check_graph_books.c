@@ -70,7 +70,7 @@ START_TEST(what_a_graph_took_is_given_back_with_it) {
 }
 END_TEST
 
-/* By what its nodes should take, before it is made; by what it took, behind it. */
+/* Decided by the predicted size of its nodes before it is made, and by its actual size after. */
 static const struct { uint64_t node_bytes, made; } larger[] = {{NODE_BYTES, 0}, {0, 1}, {1, 1}};
 
 START_TEST(a_graph_larger_than_the_grant_is_not_kept) {

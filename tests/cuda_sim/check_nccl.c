@@ -90,7 +90,7 @@ static pl_err exchange_once(struct pl_comm *c, struct rows *r, uint64_t k, cudaS
     return check_moves(r, &c->world, k, d);
 }
 
-/* As a device takes and releases it. */
+/* Takes and releases memory as a device does. */
 static cudaError_t take(struct pl_comm *c, void **p, size_t bytes) {
     *p = c->ops->take_memory(c, bytes);
     return *p ? cudaPeekAtLastError() : cudaMalloc(p, bytes);
@@ -138,7 +138,7 @@ enum {
     REGISTRATIONS
 };
 
-/* Its memory would be rounded too far, so what is registered is of cudaMalloc. */
+/* Memory of ncclMemAlloc would be rounded too far, so memory of cudaMalloc is registered. */
 static void set_before_2_26(void) {
     setenv("PLSIM_NCCL_VERSION", "22505", 1);
 }
@@ -179,7 +179,7 @@ static int traffic_body(const struct pl_world *w) {
         err = pl_diag_set(&d, PL_ERR_PLAN_BROKEN, "%llu bytes of the device",
                           (unsigned long long)c->ops->device_bytes(c));
     int status = ranks_note(w, err, &d);
-    /* What is queued is awaited before the memory is registered no more. */
+    /* Queued work is awaited before the memory is no longer registered. */
     if (err == PL_ERR_OK) (void)c->ops->exchange(c, r.moves, r.n, stream);
     unregister_rows(c, registered);
     if (err == PL_ERR_OK) (void)cudaMemsetAsync(r.device, 0, 1, stream);
@@ -222,7 +222,7 @@ static int fall_body(const struct pl_world *w) {
     for (uint64_t k = 0; err == PL_ERR_OK; k++)
         err = exchange_once(c, &r, k, stream, &d);
     if (c) (void)pl_comm_check(c, &d);
-    /* In this order, as a session ends, and while the other thread may still abort. */
+    /* A session ends in this order, while the other thread may still abort. */
     unregister_rows(c, registered);
     free_rows(c, &r, stream);
     int status = ranks_note(w, err, &d);
@@ -266,7 +266,7 @@ static int open_body(const struct pl_world *w) {
 }
 
 static const struct {
-    const char *words; /* of rank 1 */
+    const char *words; /* arguments of rank 1 */
     pl_err err;
 } refusals[] = {
     {"NCCL 2.18 or later, and 2.16.2 was found", PL_ERR_COMM_INIT},
@@ -286,7 +286,7 @@ START_TEST(what_does_not_start_is_told) {
 }
 END_TEST
 
-/* Which of the two is told by NCCL first is not known; the other may learn of it from that one. */
+/* Either of the two may be told by NCCL first; the other may learn of it from that one. */
 START_TEST(two_ranks_on_one_gpu_are_refused) {
     struct ranks_run r = {.body = "open", .n = 2, .limit = 10, .seed = SAME_GPU};
     int told = 0;
@@ -315,7 +315,7 @@ END_TEST
 
 /* ---- the rules ---- */
 
-/* What the library says on stderr when it ends the process, where the test reads it. */
+/* The message of the library on stderr when it ends the process, readable by the test. */
 static char *last_words;
 static void keep_last_words(int signal) {
     (void)signal;
@@ -395,7 +395,7 @@ static int break_body(const struct pl_world *w) {
     unregister_rows(c, registered);
     free_rows(c, &r, stream);
     pl_comm_close(&c);
-    return 1; /* as one that only lost the other */
+    return 1; /* the status of a rank that only lost the other */
 }
 
 START_TEST(a_broken_rule_ends_the_process) {

@@ -1,4 +1,4 @@
-/* check_open.c - what is said of a GPU that cannot be had, and what opening one leaves behind. */
+/* check_open.c - errors of a GPU that cannot be opened, and the state after opening one. */
 #include "runtime/device/device.h"
 #include "runtime/kernels/back_ends.h"
 #include "tests/cuda_sim/sim.h"

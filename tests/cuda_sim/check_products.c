@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the descriptors hold; any object of the library. */
+/* The content of a descriptor; it may be any object of the library. */
 struct object {
     uint32_t type, epilogue, reduction, alignment[4];
     int32_t trans_a, trans_b;
@@ -17,7 +17,7 @@ struct object {
     const void *bias;
 };
 
-/* What the fake algorithm remembers: the shape it was chosen for, as the library sees it. */
+/* The memory of the fake algorithm: the shape it was chosen for, as the library sees it. */
 struct chosen {
     uint64_t m, n, k, alignment_a;
 };
@@ -26,12 +26,13 @@ static struct {
     int created, destroyed, asked, checked, tried, ran;
     int fail_at;                 /* creation that fails, 1-based; 0 = none */
     int no_proposals;            /* that come first among those of a question */
-    cublasStatus_t refuses;      /* what a check of any other shape than its own says */
-    uint64_t wants_bytes;        /* of workspace, for a shape that is not its own */
-    cublasStatus_t status;       /* of the next products */
-    cublasStatus_t reused;       /* of those whose algorithm is that of another shape */
-    struct chosen used, at_hand; /* of the last product */
-    struct object first, second, out, desc, preference; /* of the last question or product */
+    cublasStatus_t refuses;      /* the result of a check of any shape other than its own */
+    uint64_t wants_bytes;        /* workspace for a shape that is not its own */
+    cublasStatus_t status;       /* status of the next products */
+    cublasStatus_t reused;       /* status of products whose algorithm is that of another shape */
+    struct chosen used, at_hand; /* algorithm of the last product, and its shape */
+    struct object first, second, out, desc, preference; /* objects of the last question or
+                                                           product */
     float beta;
 } lt;
 
@@ -320,7 +321,8 @@ START_TEST(token_counts_of_one_step_share_an_algorithm) {
 }
 END_TEST
 
-/* Not smaller, for an algorithm serves what it was chosen for and less; and not much larger. */
+/* An algorithm serves the shape it was chosen for and smaller ones, so the shape is not smaller;
+ * and not much larger. */
 START_TEST(an_algorithm_is_chosen_for_an_eighth_more_tokens_at_most) {
     for (uint64_t n = 1; n < 40000; n += 1 + n / 50) {
         multiply(linear(n));
@@ -379,8 +381,8 @@ START_TEST(what_an_algorithm_depends_on_tells_shapes_apart) {
 }
 END_TEST
 
-/* What the check says of a shape that is not the algorithm's own: a refusal, or that it would take
- * more workspace than there is. */
+/* The result of the check of a shape that is not the algorithm's own: a refusal, or more workspace
+ * than there is. */
 static const struct {
     cublasStatus_t refuses;
     uint64_t wants_bytes;
@@ -484,7 +486,7 @@ START_TEST(a_status_of_the_library_becomes_an_error) {
 }
 END_TEST
 
-/* As where the library has no room to load a kernel. */
+/* The library fails so if it has no room to load a kernel. */
 START_TEST(a_product_that_fails_on_a_full_device_is_out_of_memory) {
     const struct pl_product g = linear(8);
     lt.status = CUBLAS_STATUS_EXECUTION_FAILED;

@@ -269,7 +269,8 @@ static float sum_in_pairs(float *x, int n) {
     return x[0];
 }
 
-/* Of a thread of the block whose run begins at `run`, which reads packs of `pack`. */
+/* Returns the sum of a thread of the block whose run begins at `run`, which reads packs of
+ * `pack`. */
 static float thread_squares(const float *g, int run, int thread, int pack) {
     float packs[RUN / BLOCK] = {0}, f[8];
     for (int p = 0; p < RUN / BLOCK / pack; p++) {

@@ -131,7 +131,7 @@ START_TEST(the_mask_is_that_of_the_cpu) {
 }
 END_TEST
 
-/* From a token within a sequence on. */
+/* The window begins at a token within a sequence. */
 START_TEST(the_mask_of_a_window_is_that_of_the_cpu) {
     enum { FIRST = 17, N = 40 };
     static float x[MOST], want[MOST], got[MOST], whole[MOST];

@@ -91,7 +91,7 @@ END_TEST
 
 /* ---- registration: what is left registered ends the emulation ---- */
 
-/* Of both ranks: all of the arenas, or nothing. */
+/* Expects of both ranks that all of the arenas are registered, or nothing. */
 static void expect_registered(const char *out, bool registered) {
     json_t *log = joblog_read(in_dir(dir, out));
     const json_t *ranks = json_object_get(joblog_event(log, "ranks", 0), "ranks");
@@ -147,7 +147,7 @@ START_TEST(out_of_memory_after_nccl_is_recovered) {
 }
 END_TEST
 
-/* What it rounds to would not fit the plan, so it is not asked. */
+/* The rounded size of NCCL's memory would not fit the plan, so it is not asked for. */
 START_TEST(before_2_26_the_own_memory_is_registered) {
     setenv("PLSIM_NCCL_VERSION", "22505", 1);
     setenv("PLSIM_NCCL_FAIL", "memory", 1);
@@ -156,7 +156,7 @@ START_TEST(before_2_26_the_own_memory_is_registered) {
 }
 END_TEST
 
-/* As the real one with NCCL_LOCAL_REGISTER=0; all ranks; one of them. */
+/* The real one behaves so with NCCL_LOCAL_REGISTER=0; on all ranks, or on one of them. */
 START_TEST(what_is_not_registered_is_no_error) {
     static const char *const how[] = {"skip", "register", "register"};
     plimsoll_train_expect(0, dir, WORDS("devices=2", "output_dir=whole"));

@@ -103,7 +103,7 @@ static long counter(const char *report, const char *name) {
     return plsim_counter(path_of(report, path), name);
 }
 
-/* What ten more steps add to a counter. */
+/* Returns how much ten more steps add to a counter. */
 static long added(const char *name) {
     return counter("many", name) - counter("few", name);
 }

@@ -1,4 +1,4 @@
-/* check_sim_offload.c - tensors in host memory beside the emulated GPU: copies and kernels of the
+/* check_sim_offload.c - tensors in host memory with the emulated GPU: copies and kernels of the
  * device give the bits of a run that offloads nothing; updates by the host's kernels give the same
  * numbers; pinned memory that is refused is named. */
 #include "tests/support/child.h"
@@ -99,7 +99,7 @@ START_TEST(an_update_on_the_host_gives_the_same_numbers) {
 }
 END_TEST
 
-/* Of a run that offloads states, the first pinned memory is theirs. */
+/* The first pinned memory of a run that offloads states is theirs. */
 START_TEST(pinned_memory_that_the_driver_refuses_is_named) {
     make("full", "");
     ck_assert_int_eq(setenv("PLSIM_FAIL", "hostalloc@1:2,forever", 1), 0);

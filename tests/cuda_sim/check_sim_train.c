@@ -104,8 +104,8 @@ START_TEST(a_neighbour_between_verdict_and_reservation_is_survived_by_halving) {
 }
 END_TEST
 
-/* What a smaller micro-batch does not cure is not answered by one: memory that copies pass through,
- * the job arena, a kernel and a copy of loading. */
+/* A lack that a smaller micro-batch does not cure makes none: memory that copies pass through, the
+ * job arena, a kernel and a copy of loading. */
 static const struct {
     const char *fail;
     int status;
@@ -136,7 +136,7 @@ START_TEST(memory_that_stays_away_ends_the_run_and_is_named) {
 }
 END_TEST
 
-/* The first kernel behind those of a run that does not evaluate is one of the evaluation. */
+/* The first kernel after those of a run that does not evaluate is one of the evaluation. */
 START_TEST(an_out_of_memory_in_an_evaluation_does_not_shrink_the_batch_of_training) {
     make("full", "batch_size: 4\n");
     set("PLSIM_REPORT", textf("%s/plain", dir));
@@ -195,7 +195,7 @@ START_TEST(a_first_context_is_predicted_with_a_doubt_and_then_measured) {
     ck_assert(preflight_number("first", "context_predicted_bytes") == 560 << 20);
     ck_assert(preflight_number("first", "context_doubt_bytes") == 280 << 20);
     const double graphs = preflight_number("first", "context_bytes") - (256 << 20);
-    ck_assert(graphs >= 0 && graphs < 2 << 20); /* what they are granted is of the same line */
+    ck_assert(graphs >= 0 && graphs < 2 << 20); /* their limit comes from the same line */
     ck_assert(preflight_number("second", "context_predicted_bytes") == 256 << 20);
     ck_assert(preflight_number("second", "context_doubt_bytes") == 0);
     outcome_finish(&first);
@@ -216,7 +216,7 @@ END_TEST
 
 /* --- what a step may not do ------------------------------------------------------------------- */
 
-/* What ten more steps add to a counter. */
+/* Returns how much ten more steps add to a counter. */
 static long added(const char *name) {
     char few[SCRATCH_PATH + 16], many[SCRATCH_PATH + 16];
     snprintf(few, sizeof few, "%s/few", dir);
@@ -241,7 +241,7 @@ END_TEST
 
 /* --- the same numbers ------------------------------------------------------------------------- */
 
-/* Waiting behind every operation, and a prediction from the one step that was timed. */
+/* The run waits after every operation, and predicts from the one step that was timed. */
 START_TEST(a_profile_and_a_prediction_change_no_bit) {
     make("full", "");
     TRAIN_WELL("max_steps=6", "output_dir=plain");

@@ -12,14 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More than one launch takes, of every size that a kernel treats in its own way: none, less than a
- * pack, less than a block, several blocks with a part of one behind. */
+/* There are more calls than one launch takes, of every size that a kernel treats in its own way:
+ * none, less than a pack, less than a block, several blocks and a part of one. */
 enum { CALLS = 300, POOL = 16 << 20 };
 static const uint64_t sizes[] = {0, 1, 7, 256, 300, 2048, 5001, 8, 20000, 4096, 64};
 #define N_SIZES (sizeof sizes / sizeof *sizes)
 
 static struct machine machine;
-static unsigned char pool[POOL]; /* what the calls work on, one tensor behind the other */
+static unsigned char pool[POOL]; /* tensors of the calls, one after the other */
 static uint64_t used;
 static struct pl_attr attrs[CALLS];
 static struct pl_call calls[CALLS];
@@ -39,7 +39,8 @@ static void close_all(void) {
     machine_close(&machine);
 }
 
-/* `skew` elements behind an aligned place. Moments are not negative; codes are any. */
+/* Makes a tensor `skew` elements after an aligned address. Moments are not negative; codes are
+ * any. */
 static struct pl_view tensor(uint64_t n, enum pl_dtype dtype, uint64_t skew) {
     const uint64_t size = pl_dtype_bytes(dtype);
     struct pl_view v = {pool + used + skew * size, n, 1, 1, dtype};
@@ -164,7 +165,7 @@ START_TEST(many_tensors_in_one_launch_get_the_bits_of_one_by_one) {
 }
 END_TEST
 
-/* Its blocks come round again, as many as it has, not as many as were launched. */
+/* A tensor's blocks repeat after as many as it has, not as many as were launched. */
 START_TEST(a_large_tensor_beside_a_small_one_is_summed_whole) {
     const uint64_t n = PL_CUDA_SQUARE_BLOCKS * PL_CUDA_SQUARE_ELEMENTS + 5001;
     const struct runner *r = &machine.runners[0];

@@ -33,8 +33,8 @@ START_TEST(a_mistake_ends_the_process) {
 }
 END_TEST
 
-/* Work that waited is done in the middle of an op's call: its windows are those of its launch, and
- * the launches behind it keep those of the op. */
+/* Waiting work is done in the middle of an op's call: its windows are those of its launch, and the
+ * launches after it keep those of the op. */
 static void drain_within(bool right) {
     int *words = NULL;
     const size_t bytes = WATCH_WORDS * sizeof *words;

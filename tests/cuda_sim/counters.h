@@ -1,4 +1,4 @@
-/* counters.h - what the emulated GPU counted, from the file that PLSIM_REPORT names. */
+/* counters.h - counts of the emulated GPU, from the file that PLSIM_REPORT names. */
 #ifndef PL_TESTS_CUDA_SIM_COUNTERS_H
 #define PL_TESTS_CUDA_SIM_COUNTERS_H
 
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of a report that has it. */
+/* Returns the counter of a report, which must have it. */
 static inline long plsim_counter(const char *report, const char *name) {
     char line[128], found[64];
     long value = -1, v;

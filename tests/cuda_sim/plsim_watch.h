@@ -1,4 +1,4 @@
-/* plsim_watch.h - what every load and store of a kernel is held to, where kernels are instrumented.
+/* plsim_watch.h - checks of every load and store of instrumented kernels.
  *
  * In: the accesses of kernels that gcc compiled with -fsanitize=thread,alignment, whose hooks
  * sim_hooks.c defines in place of the libraries of those sanitizers; barriers from sim_block.c; the
@@ -30,11 +30,11 @@ struct plsim_window { /* rows of an operand */
     uint64_t rows, row_bytes, stride_bytes;
     bool is_written;
 };
-/* The launches that follow are of an op with these operands; n 0 = of none, without W4. The windows
- * stay the caller's. */
+/* Sets the operands of the op whose launches follow; n 0: they belong to no op, and W4 is not
+ * checked. The windows stay the caller's. */
 void plsim_watch_call(const struct plsim_window *windows, int n);
 
-/* What was said last; returns how many. */
+/* Writes the last message; returns how many there were. */
 int plsim_watch_windows(const struct plsim_window **out);
 
 /* sim_block.c: a launch and a block of it begin; all threads of a block, or these lanes of the warp

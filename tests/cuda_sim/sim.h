@@ -1,4 +1,4 @@
-/* sim.h - the inside of the emulation of the CUDA runtime, and what tests may ask of it.
+/* sim.h - the inside of the emulation of the CUDA runtime, and its interface for tests.
  *
  * sim_memory.c: allocations and copies. sim_runtime.c: errors, devices, streams. sim_graph.c:
  * capture and graphs. sim_block.c: threads of a block as fibres. sim_fibre.c: the switch between
@@ -19,13 +19,13 @@ struct plsim_counters {
     uint64_t mallocs, failed_mallocs, frees, host_mallocs, failed_host_mallocs;
     uint64_t launches, blocks, switches, copies, memsets, syncs;
     uint64_t captures, graphs, graph_launches; /* graphs: instantiated */
-    uint64_t idle_syncs;             /* waits behind which a GPU would have had no kernel to run */
-    uint64_t used_bytes, peak_bytes; /* of the device */
+    uint64_t idle_syncs;             /* waits after which a GPU would have had no kernel to run */
+    uint64_t used_bytes, peak_bytes; /* bytes of the device */
 };
 extern struct plsim_counters plsim_counters;
 
 #define PLSIM_SHARED_LIMIT 232448 /* a block of compute capability 9.0 may opt into 227 KiB */
-#define PLSIM_MAX_THREADS  1024   /* of a block */
+#define PLSIM_MAX_THREADS  1024   /* limit of a block */
 #define PLSIM_DEVICE_NAME  "Plimsoll emulation"
 
 /* Reads the environment again and forgets sticky errors, counts and limits; allocations stay. For
@@ -64,21 +64,21 @@ struct plsim_settings {
 const struct plsim_settings *plsim_settings(void);
 void plsim_settings_forget(void);
 
-/* Counts a call at this site; the error it must fail with, or 0. */
+/* Counts a call at this site; returns the error that it must fail with, or 0. */
 int plsim_injected(enum plsim_site site);
-/* The next of the numbers that PLSIM_ORDER=random starts, below n. */
+/* Returns the next of the numbers that PLSIM_ORDER=random starts, below n. */
 uint64_t plsim_random(uint64_t n);
 
 /* Records e as the last error and returns it. Errors that spoil the context stay for ever. */
 cudaError_t plsim_fail(cudaError_t e);
-/* The error that every call returns once the context is spoilt; else cudaSuccess. */
+/* Returns the error that every call returns once the context is spoilt; else cudaSuccess. */
 cudaError_t plsim_sticky(void);
-/* Largest dynamic shared memory that a kernel may be launched with. */
+/* Returns the largest dynamic shared memory that a kernel may be launched with. */
 size_t plsim_shared_limit(const void *kernel);
 /* Ends the process if other kernels were set up for launches and this one was not: a GPU would load
  * it here and now, and take memory for it. */
 void plsim_check_loaded(const char *name, const void *kernel);
-/* sim_memory.c: what the device has left, and what this process takes of it. */
+/* sim_memory.c: the free bytes of the device, and the bytes of this process. */
 uint64_t plsim_free_bytes(void);
 uint64_t plsim_own_bytes(void);
 /* The driver starts, and reads the environment for the last time. */
@@ -92,45 +92,49 @@ struct plsim_allocation {
     char *p;
     size_t bytes;
     bool device;                 /* else pinned */
-    bool shared;                 /* of ncclMemAlloc */
-    size_t taken;                /* of the device */
+    bool shared;                 /* memory of ncclMemAlloc */
+    size_t taken;                /* bytes of the device */
     void *watched;               /* cells of sim_watch.c */
     _Atomic uint32_t registered; /* times, with communicators that are there */
     struct plsim_allocation *next;
 };
-/* The allocation that p lies in; NULL = none. Only what counts `registered` may be changed by
- * another thread than the host's one: until it is 0 the allocation stays. */
+/* Returns the allocation that p lies in; NULL = none. Only the count `registered` may be changed by
+ * a thread other than the host's: until it is 0 the allocation stays. */
 struct plsim_allocation *plsim_holder(const void *p);
-/* As ncclMemAlloc and ncclMemFree, of whole units of 2 MiB; NULL: too little is free. Memory of the
- * one goes back by the other alone, and while no stream has work: the real one does not wait. */
+/* Like ncclMemAlloc and ncclMemFree, in whole units of 2 MiB; NULL: too little is free. Memory of
+ * the one goes back by the other alone, and while no stream has work: the real one does not
+ * wait. */
 void *plsim_shared_take(size_t bytes);
 void plsim_shared_give(void *p);
 /* sim_watch.c: the allocation goes away. */
 void plsim_watch_forget(struct plsim_allocation *a);
 
-/* sim_graph.c: whether work for this stream is to be written down rather than run, and doing so;
- * data is copied. */
+/* sim_graph.c: the first is true if work for this stream is recorded rather than run, the second
+ * records it; data is copied. */
 bool plsim_captures(cudaStream_t stream);
 cudaError_t plsim_record(cudaStream_t stream, void (*run)(void *data), const void *data,
                          size_t bytes, bool is_kernel);
-/* A place in a capture, of which event is recorded: the capture, 0 = none, and the works so far. */
+/* The point in a capture at which an event was recorded: the capture, 0 = none, and the works so
+ * far. */
 struct plsim_captured {
     cudaStream_t stream;
     uint64_t capture, works;
 };
 struct plsim_captured plsim_captured(cudaStream_t stream);
-/* A stream waits for such a place, or one that captures waits for what is in no capture. */
+/* Makes a stream wait for such a point, or one that captures wait for something that is in no
+ * capture. */
 cudaError_t plsim_capture_wait(cudaStream_t stream, const struct plsim_captured *at);
-/* For calls that no capture can stand: it is spoilt, and they fail. cudaSuccess: none is there. */
+/* Called by functions that no capture allows: it is spoilt, and they fail. cudaSuccess: there is no
+ * capture. */
 cudaError_t plsim_forbidden(void);
-/* Device memory of graphs. */
+/* Takes and releases device memory of graphs. */
 uint64_t plsim_graph_bytes(void);
 
-/* sim_stream.c: does the work now, or writes it down for later; data is copied then. */
+/* sim_stream.c: does the work now, or records it for later; data is copied then. */
 void plsim_submit(cudaStream_t stream, void (*run)(void *data), void *data, size_t bytes);
-uint64_t plsim_submitted(void); /* number of the last that was written down */
+uint64_t plsim_submitted(void); /* number of the last work that was recorded */
 bool plsim_has_work(void);
-/* Does what the stream was given up to this number; what all were. */
+/* The first does the work of a stream up to this number, the second the work of all streams. */
 void plsim_drain(cudaStream_t stream, uint64_t number);
 void plsim_drain_all(void);
 
@@ -143,14 +147,14 @@ _Noreturn void plsim_die(const char *format, ...) __attribute__((format(printf, 
 /* sim_fibre.c: stacks that run plsim_fibre_main() for ever. */
 struct plsim_fibre;
 struct plsim_fibre *plsim_fibre_create(void);
-/* Leaves the running fibre and goes on in another; NULL = the stack of the host. */
+/* Leaves the running fibre and continues in another; NULL = the stack of the host. */
 void plsim_fibre_switch(struct plsim_fibre *to);
 struct plsim_fibre *plsim_fibre_running(void);
-/* Whether p is on the stack of the running fibre. */
+/* True if p is on the stack of the running fibre. */
 bool plsim_fibre_holds(const void *p);
 void plsim_fibre_main(void); /* sim_block.c; never returns */
 bool plsim_in_kernel(void);
-uint32_t plsim_thread(void); /* number in its block of the one that runs */
+uint32_t plsim_thread(void); /* number of the running fibre in its block */
 
 /* sim_ptx.c: a block of so many threads begins. */
 void plsim_copies_forget(uint32_t threads);

@@ -42,7 +42,7 @@ struct warp {
 static struct {
     const struct plsim_launch *launch; /* NULL = no kernel runs */
     uint32_t n, n_started, n_ended, n_at_block;
-    int votes, last_votes; /* of the barrier that threads come to; of the one before it */
+    int votes, last_votes; /* votes of the current barrier; votes of the one before it */
     uint32_t current;      /* thread that runs */
     struct thread threads[PLSIM_MAX_THREADS];
     struct warp warps[MAX_WARPS];
@@ -351,8 +351,8 @@ static cudaError_t check_launch(const struct plsim_launch *l) {
     return l->shared_bytes > plsim_shared_limit(l->kernel) ? cudaErrorInvalidValue : cudaSuccess;
 }
 
-/* A launch that waits. Behind it lie its arguments, and behind those the windows it may touch, all
- * aligned as malloc() aligns. */
+/* A launch that waits. After it come its arguments, and then the windows it may touch, all aligned
+ * as malloc() aligns. */
 struct waiting {
     struct plsim_launch launch;
     size_t windows_at;

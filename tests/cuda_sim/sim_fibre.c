@@ -94,7 +94,7 @@ enum { SAVED_REGISTERS = 6 };
 
 static void prepare(struct plsim_fibre *f) {
     void **top = (void **)(void *)((char *)f->stack + f->stack_bytes);
-    top[-1] = NULL; /* where enter() would return to; keeps its frame aligned to 16 */
+    top[-1] = NULL; /* return address of enter(); keeps its frame aligned to 16 */
     top[-2] = (void *)(uintptr_t)enter;
     f->sp = top - 2 - SAVED_REGISTERS;
 }

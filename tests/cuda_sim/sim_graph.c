@@ -27,12 +27,13 @@ struct CUgraph_st {
 
 struct CUgraphExec_st {
     struct CUgraph_st graph;
-    uint64_t bytes; /* of the device */
+    uint64_t bytes; /* bytes of the device */
 };
 
 struct fork {
     cudaStream_t stream;
-    uint64_t works, joined; /* of the graph: at its last one, and where it was waited for */
+    uint64_t works, joined; /* works of the graph: at its last one, and at the point where it was
+                               waited for */
 };
 enum { MAX_FORKS = 4 };
 

@@ -1,6 +1,6 @@
 /* sim_hooks.c - the functions that gcc's -fsanitize=thread calls before every access and
  * -fsanitize=alignment before a wrong one, for sim_watch.c. Names are those of gcc/sanitizer.def;
- * the libraries behind them are not linked. */
+ * the libraries that define them are not linked. */
 #include "tests/cuda_sim/plsim_watch.h"
 
 #include "tests/cuda_sim/sim.h"
@@ -11,7 +11,7 @@ void __tsan_init(void) {
 }
 
 /* Packs are taken apart before the hooks are put in, so their alignment is checked by itself. */
-struct mismatch { /* of libubsan, as far as it is read here */
+struct mismatch { /* a structure of libubsan, as far as it is read here */
     const char *file;
     uint32_t line, column;
 };

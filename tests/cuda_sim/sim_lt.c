@@ -34,7 +34,7 @@ struct plsim_preference {
     uint32_t alignment[4]; /* a, b, c, d */
 };
 
-/* What cublasLtMatmulAlgo_t hides. */
+/* The content that cublasLtMatmulAlgo_t hides. */
 struct algorithm {
     uint64_t workspace_bytes;
     uint64_t m, n, k; /* largest problem it was chosen for */
@@ -201,8 +201,8 @@ static uint64_t hash_of(const struct algorithm *algo, const struct problem *p) {
     return h ^ h >> 32;
 }
 
-/* What the caller has asked about. Two questions may share a place: then a missing one is not
- * noticed, but none that was asked is missed. */
+/* Shapes that the caller has asked about. Two questions may share an entry: then a missing one is
+ * not noticed, but none that was asked is reported. */
 enum { CHECKED = 1 << 20 };
 static bool checked[CHECKED];
 
@@ -234,7 +234,7 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
     return may_run(&own, &p);
 }
 
-/* What a caller must not use: nothing but the state is valid. */
+/* A proposal that a caller must not use: nothing but the state is valid. */
 static cublasLtMatmulHeuristicResult_t no_proposal(void) {
     cublasLtMatmulHeuristicResult_t none;
     memset(&none, 0xFF, sizeof none);
@@ -254,7 +254,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     *found = 0;
     cublasStatus_t s = state(&p);
     if (s != CUBLAS_STATUS_SUCCESS) return s;
-    /* As much as an algorithm that splits k might want, or what there is. */
+    /* An algorithm that splits k might want as much, or all that there is. */
     struct algorithm chosen = {.workspace_bytes = preference->workspace_bytes < WORKSPACE_USED
                                                       ? preference->workspace_bytes
                                                       : WORKSPACE_USED,

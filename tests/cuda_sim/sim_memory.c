@@ -18,7 +18,7 @@ uint64_t plsim_own_bytes(void) {
            (has_context ? plsim_settings()->context_bytes << is_eager : 0);
 }
 
-/* As CUDA before 12.2, which loads lazily only where it is told to. */
+/* CUDA before 12.2 behaves so, and loads lazily only if it is told to. */
 void plsim_start(void) {
     const char *loading = getenv("CUDA_MODULE_LOADING");
     if (has_started) return;
@@ -241,15 +241,15 @@ static void run_transfer(void *data) {
     memmove(t->dst, t->src, t->bytes);
 }
 
-/* A transfer and, behind it, its bytes. */
+/* Runs a transfer; its bytes follow the structure. */
 static void run_staged(void *data) {
     struct transfer t;
     memcpy(&t, data, sizeof t);
     memcpy(t.dst, (char *)data + sizeof t, t.bytes);
 }
 
-/* From memory that is not pinned the driver takes the bytes at once, and brings them when the
- * stream is there. */
+/* The driver takes bytes from memory that is not pinned at once, and writes them when the stream
+ * reaches the copy. */
 static void submit_staged(const struct transfer *t, cudaStream_t stream) {
     char *staged = malloc(sizeof *t + t->bytes);
     if (!staged) plsim_die("no memory to stage a copy");
@@ -270,7 +270,7 @@ static cudaError_t copy(const struct transfer *t, cudaStream_t stream) {
     if (t->kind < cudaMemcpyHostToHost || t->kind > cudaMemcpyDefault)
         return plsim_fail(cudaErrorInvalidMemcpyDirection);
     if (plsim_captures(stream)) {
-        /* what is not pinned is read when the call is made, which a replay would not do */
+        /* memory that is not pinned is read when the call is made, which a replay would not do */
         if (!plsim_holder(t->dst) || !plsim_holder(t->src)) return plsim_forbidden();
         check_transfer(t);
         return plsim_record(stream, run_transfer, t, sizeof *t, false);

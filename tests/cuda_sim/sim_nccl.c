@@ -39,7 +39,7 @@
 enum { RING = 65536, OPS = 4096, TOTAL = 3, RANKS = 64, BUFFERS = 8, SLOW_NS = 200000000 };
 #define MAGIC 0xcafebeefu
 
-/* From one rank to another. */
+/* The messages from one rank to another. */
 struct ring {
     _Atomic uint64_t written, read;
     unsigned char bytes[RING];
@@ -47,7 +47,7 @@ struct ring {
 
 struct shared {
     atomic_uint joined, left;
-    atomic_int devices[RANKS]; /* of the ranks */
+    atomic_int devices[RANKS]; /* devices of the ranks */
     struct ring rings[];       /* [from * ranks + to] */
 };
 
@@ -61,7 +61,7 @@ struct op {
     int peer;
     char *p;
     size_t bytes, done;
-    uint64_t number; /* of its group among those with this peer */
+    uint64_t number; /* number of its group among those with this peer */
     enum registered { STAGED, LEGACY, DIRECT } registered; /* DIRECT: of ncclMemAlloc */
     struct message head;
     size_t head_done;
@@ -87,19 +87,19 @@ struct ncclComm {
     int ranks, rank;
     uint64_t groups[RANKS]; /* by peer: those that had an operation with it */
     enum { JOINS, READY, MOVES, LEAVES } phase;
-    struct group *moving; /* of MOVES */
+    struct group *moving; /* a list of MOVES */
     struct buffer buffers[BUFFERS];
     uint32_t queued; /* groups that the stream has not come to */
     struct timespec since;
     ncclResult_t error;
-    char words[80]; /* of the error */
+    char words[80]; /* text of the error */
     atomic_bool aborted, busy;
     void *device;
     uint64_t device_bytes;
-    struct ncclComm *next; /* of those that were aborted */
+    struct ncclComm *next; /* next of those that were aborted */
 };
 static _Atomic(struct ncclComm *) aborted;
-static int own_rank; /* for calls that have no communicator */
+static int own_rank; /* rank for calls that have no communicator */
 
 static _Thread_local struct group *open_group;
 static _Thread_local int depth;
@@ -109,7 +109,7 @@ static uint64_t setting(const char *name, uint64_t preset) {
     return text && *text ? strtoull(text, NULL, 10) : preset;
 }
 
-/* Whether this rank is told to fail so. */
+/* True if this rank is told to fail so. */
 static bool fails(const char *how, int rank) {
     const char *fail = getenv("PLSIM_NCCL_FAIL");
     return fail && strcmp(fail, how) == 0 &&
@@ -174,7 +174,7 @@ static bool move_op(const struct group *g, struct op *op) {
     return op->done == op->bytes;
 }
 
-/* Between two ranks one message follows the other; all else goes on side by side. */
+/* Between two ranks messages follow each other; everything else is concurrent. */
 static bool move_group(struct group *g) {
     bool waits[2][1024] = {{false}};
     bool all = true;
@@ -346,7 +346,7 @@ static size_t shared_bytes(int ranks) {
     return sizeof(struct shared) + (size_t)ranks * (size_t)ranks * sizeof(struct ring);
 }
 
-/* Who comes first makes it; all zeros are the beginning. */
+/* The first to come makes it; all zeros are the initial state. */
 static struct shared *join(const char *name, int ranks) {
     int fd = shm_open(name, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
     if (fd < 0) return NULL;
@@ -452,10 +452,11 @@ ncclResult_t ncclCommDestroy(ncclComm_t c) {
     return ncclSuccess;
 }
 
-/* Its memory stays: another thread may be in run_group, and the emulated device has one thread. */
+/* The memory of c stays: another thread may be in run_group, and the emulated device has one
+ * thread. */
 ncclResult_t ncclCommAbort(ncclComm_t c) {
     atomic_store(&c->aborted, true);
-    if (c->rank == 0) shm_unlink(c->name); /* not all may have come */
+    if (c->rank == 0) shm_unlink(c->name); /* some ranks may not have come */
     while (atomic_load(&c->busy))
         sched_yield();
     if (fails("abort", c->rank)) nanosleep(&(struct timespec){.tv_nsec = SLOW_NS}, NULL);
@@ -537,7 +538,7 @@ ncclResult_t ncclCommDeregister(const ncclComm_t c, void *handle) {
     plsim_die("ncclCommDeregister: %p is not registered", handle);
 }
 
-/* Of 2.29.7; the header of 2.28 does not have it. */
+/* A function of 2.29.7; the header of 2.28 does not have it. */
 ncclResult_t ncclCommMemStats(ncclComm_t c, int stat, uint64_t *value);
 ncclResult_t ncclCommMemStats(ncclComm_t c, int stat, uint64_t *value) {
     *value = c->device_bytes;

@@ -10,7 +10,7 @@
 
 static cudaError_t last = cudaSuccess, sticky = cudaSuccess;
 
-/* After these the context is lost: every later call returns the same error until the process ends
+/* The context is lost after these: every later call returns the same error until the process ends
  * (CUDA Runtime API, cudaError_t: "the process must be terminated and relaunched"). */
 static bool spoils_context(cudaError_t e) {
     static const cudaError_t all[] = {
@@ -346,7 +346,7 @@ size_t plsim_shared_limit(const void *kernel) {
     return SHARED_PRESET;
 }
 
-/* Who begins to load kernels by hand loads them all. */
+/* A program that begins to load kernels by hand loads them all. */
 void plsim_check_loaded(const char *name, const void *kernel) {
     for (int i = 0; i < n_opt_ins; i++)
         if (opt_ins[i].kernel == kernel) return;

@@ -98,7 +98,7 @@ static _Noreturn void die(const char *format, const void *p, size_t bytes, bool 
 struct region {
     struct cell *cells;
     const char *base; /* byte of the first cell */
-    const char *p;    /* where the thing with the name begins */
+    const char *p;    /* begin of the object with the name */
     const char *name;
     uint32_t first; /* visits of earlier epochs do not matter */
     bool is_shared;

@@ -18,7 +18,7 @@ void smoke_divergent(int *out);
 void smoke_deadlock(int *out);
 void smoke_outside_mask(int *out);
 void smoke_mixed(int *out);
-void smoke_overrun(int *out); /* one word behind its shared memory */
+void smoke_overrun(int *out); /* writes one word beyond its shared memory */
 void smoke_unset(float *out); /* two blocks read shared memory that nobody wrote */
 void smoke_race(int *out);    /* 7 in every lane if thread 0 comes first */
 /* c[16,8] = a[16,16] b: bf16, b stored [8,16] (trans 0) or [16,8] (trans 1) */
@@ -26,7 +26,7 @@ void smoke_product(const uint16_t *a, const uint16_t *b, int trans, float *c);
 void smoke_half_mma(int *out); /* half of the warp has left */
 void smoke_round(const float *x, uint16_t *out, int n);
 void smoke_launch(const unsigned grid[3], const unsigned block[3], size_t shared_bytes, int *out);
-cudaError_t smoke_opt_in(int bytes); /* of the kernel that smoke_launch() launches */
+cudaError_t smoke_opt_in(int bytes); /* attributes of the kernel that smoke_launch() launches */
 
 #ifdef __cplusplus
 }

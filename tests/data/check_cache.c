@@ -82,7 +82,7 @@ static void open_ok(struct fixture *f) {
     ck_assert_msg(fixture_open(f) == PL_ERR_OK, "%s", f->d.message);
 }
 
-static char name[SCRATCH_PATH + 64]; /* of the last file seen */
+static char name[SCRATCH_PATH + 64]; /* name of the last file seen */
 static int named;
 
 static void see(const char *entry, void *ctx) {
@@ -97,7 +97,7 @@ static int files_kept(void) {
     return named;
 }
 
-/* What the rows are, whichever way they are read. */
+/* Expects the rows, whichever way they are read. */
 static void expect_rows(struct fixture *f) {
     static const struct {
         uint64_t n, computed;
@@ -229,7 +229,7 @@ START_TEST(a_file_of_another_length_is_found) {
         write_whole(name, bytes, keep);
         expect_mended(&f, textf("%zu bytes of %zu", keep, n));
     }
-    write_whole(name, bytes, n + 1); /* the NUL behind it */
+    write_whole(name, bytes, n + 1); /* with the NUL at its end */
     expect_mended(&f, "a byte too much");
     free(bytes);
     fixture_finish(&f);

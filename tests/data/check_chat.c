@@ -162,7 +162,7 @@ static const struct pl_chat_message talk[] = {
 };
 
 static const struct {
-    const char *name, *first, *last; /* what the two answers of `talk` are made of */
+    const char *name, *first, *last; /* begin and end of the two answers of `talk` */
 } answers[] = {
     {"chatml", "two<|im_end|>", "four<|im_end|>"},
     {"llama2", " two </s>", " four </s>"},
@@ -205,7 +205,7 @@ START_TEST(a_span_is_an_answer_and_its_end_without_header_and_line_feed) {
 }
 END_TEST
 
-/* What generation continues with: the text with an answer is the prompt for it and its span. */
+/* Generation continues so: the text with an answer is the prompt for it and its span. */
 START_TEST(a_span_continues_the_header_of_an_answer) {
     const struct pl_chat_template *t = &pl_chat_table[_i];
     struct pl_chat_options asked = fixed_day;
@@ -323,7 +323,7 @@ START_TEST(strip_is_that_of_python) {
 }
 END_TEST
 
-/* --- templates beside their programs -----------------------------------------------------------
+/* --- templates and their programs ------------------------------------------------------------
  */
 static pl_err render_program(const struct pl_chat_program *p, const struct pl_chat_template *t,
                              const json_t *row, struct pl_jinja_memory *m, struct pl_text *out,

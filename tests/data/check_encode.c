@@ -71,7 +71,8 @@ static int count_answers(const json_t *messages) {
     return n;
 }
 
-/* As many runs of trained tokens as answers; each ends with the token that ends a turn. */
+/* There are as many runs of trained tokens as answers; each ends with the token that ends a
+ * turn. */
 static void check_runs(const struct pl_sample *s, int answers, int64_t end, const char *where) {
     int runs = 0;
     for (uint64_t i = 0; i < s->n; i++) {
@@ -279,7 +280,7 @@ START_TEST(an_unknown_template_lists_the_known_ones) {
 }
 END_TEST
 
-/* The tokenizer beside config.json, when the job names none. */
+/* The tokenizer next to config.json is used if the job names none. */
 START_TEST(the_model_s_own_tokenizer_is_the_default) {
     struct fixture f;
     char dir[SCRATCH_PATH];

@@ -126,7 +126,7 @@ START_TEST(the_command_of_the_hint_makes_rows) {
 }
 END_TEST
 
-/* What is missing for conversations does not matter to columns of texts. */
+/* Columns of texts need nothing of conversations. */
 START_TEST(columns_are_said_without_a_template) {
     struct fixture f;
     fixture_start(&f, PL_FORMAT_AUTO);

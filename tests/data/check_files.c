@@ -200,7 +200,7 @@ START_TEST(a_file_is_known_by_its_first_bytes) {
 }
 END_TEST
 
-/* What is unpacked lies in a file without a name: nothing is left in TMPDIR. */
+/* Unpacked content is in a file without a name: nothing is left in TMPDIR. */
 START_TEST(nothing_is_left_where_files_are_unpacked) {
     struct fixture f;
     char all[2048];

@@ -161,7 +161,7 @@ START_TEST(brackets_and_blocks_nest_only_so_deep) {
 }
 END_TEST
 
-/* What a program raises is what its user reads, so something is always said. */
+/* A user reads the text of an exception of a program, so there always is one. */
 static const struct {
     const char *template, *said;
 } raised[] = {
@@ -186,7 +186,7 @@ START_TEST(an_exception_says_something) {
 }
 END_TEST
 
-/* What Python does and this does not is refused by its name, at its place. */
+/* Features of Python that this lacks are refused by name, with their position. */
 static const struct {
     const char *template, *said;
 } unsupported[] = {
@@ -239,7 +239,7 @@ START_TEST(values_nest_only_so_deep) {
 }
 END_TEST
 
-/* What comes in raises the limits, and what is read is little more than what comes in. */
+/* A longer input raises the limits, and the text that is read is little more than the input. */
 START_TEST(a_long_row_is_read_in_little_more_than_its_bytes) {
     static const char template[] = "{% for m in messages %}{{ m.content | trim }}\n{% endfor %}";
     struct pl_text row = {0}, out = {0};

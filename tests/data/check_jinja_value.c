@@ -154,7 +154,7 @@ static struct pl_jinja_value random_value(int depth) {
     }
 }
 
-/* What holds of any order: it is antisymmetric and transitive, and agrees with equality. */
+/* Properties of any order: it is antisymmetric and transitive, and agrees with equality. */
 START_TEST(order_and_equality_agree) {
     enum { VALUES = 90 };
     struct pl_jinja_value v[VALUES];

@@ -40,7 +40,7 @@ static const struct {
     {ABCD ",\"position_ids\":[0,1,2,3],\"seq_lengths\":[4]}", "abcd", "abcd"},
     {IDS("48,97,98") ",\"position_ids\":[0,1,2],\"attention_mask\":[0,1,1]}", "ab", "ab"},
     {IDS("48,97,98") ",\"position_ids\":[1,0,1],\"attention_mask\":[0,1,1]}", "ab", "ab"},
-    /* the system text beside the turns */
+    /* the system text next to the turns */
     {"{\"messages\":" TURNS ",\"system\":\"s\"}", CHAT("s"), ".a<|im_end|>."},
     {"{\"system_prompt\":\"s\",\"messages\":" TURNS "}", CHAT("s"), ".a<|im_end|>."},
     {"{\"conversations\":" SPOKEN ",\"system_prompt\":\"s\"}", CHAT("s"), ".a<|im_end|>."},
@@ -51,7 +51,7 @@ static const struct {
      CHAT("s"), ".a<|im_end|>."},
     {"{\"instruction\":\"I\",\"output\":\"O\",\"system_prompt\":\"s\"}",
      "s\n\n### Instruction:\nI\n\n### Response:O$", ".O$"},
-    /* what is absent in meaning */
+    /* values that count as absent */
     {"{\"prompt\":\"q\",\"completion\":\"a\",\"label\":true,\"chosen\":null,\"tools\":[]}", "qa$",
      ".a$"},
     {"{\"messages\":" TURNS ",\"images\":[],\"chat_template_kwargs\":{},\"documents\":null}", NULL,
@@ -67,7 +67,7 @@ START_TEST(a_row_trains_what_its_keys_say) {
     struct pl_sample s = {0};
     char buf[2048];
     fixture_start(&f, PL_FORMAT_AUTO);
-    /* a row without a token to train on is read, so one with a token stands beside it */
+    /* a row without a token to train on is read, so one with a token is in the same file */
     struct pl_text rows = {0};
     pl_text_addf(&rows, "%s\n%s\n", meanings[_i].row,
                  meanings[_i].trained[0] ? "" : "{\"input_ids\":[1,2]}");

@@ -42,13 +42,13 @@ static int file_of(const void *bytes, size_t n) {
     return fd;
 }
 
-struct cut { /* what a text should be cut into */
+struct cut { /* the expected rows of a text */
     const char *text;
     struct {
         const char *row;
         uint64_t line;
     } rows[6];
-    bool csv, ends_file; /* of the last row */
+    bool csv, ends_file; /* options of the last row */
 };
 
 static const struct cut cuts[] = {
@@ -261,7 +261,7 @@ START_TEST(a_packed_row_goes_into_the_first_slot_with_room) {
             ck_assert_uint_eq(p.rows, ++put);
             room[want] -= row;
         }
-        ck_assert_uint_eq(p.rows, put); /* what did not fit is not counted */
+        ck_assert_uint_eq(p.rows, put); /* a row that did not fit is not counted */
     }
     pl_packer_finish(&p);
 }

@@ -135,7 +135,7 @@ START_TEST(without_shuffle_the_files_follow_each_other) {
 }
 END_TEST
 
-/* Of each row: 1 when it is held out. */
+/* Sets the flag of each row: 1 if it is held out. */
 static void mark_held(const struct mix *m, const struct pl_holdout *h, bool marks[64]) {
     memset(marks, 0, 64 * sizeof *marks);
     for (uint64_t i = 0; i < h->n; i++) {

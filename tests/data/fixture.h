@@ -75,7 +75,7 @@ static inline void fixture_rows(struct fixture *f, uint32_t format, const char *
     ck_assert_msg(err == PL_ERR_OK, "%s", f->d.message);
 }
 
-/* The ids as text, eos as `$`; with `trained`, each run of masked ones as one dot. */
+/* Returns the ids as text, eos as `$`; with `trained`, each run of masked ones as one dot. */
 static inline const char *fixture_show(const struct pl_sample *s, bool trained,
                                        char buf[2048]) {
     uint64_t n = 0;

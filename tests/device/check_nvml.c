@@ -48,7 +48,7 @@ START_TEST(only_the_bytes_of_this_process_count) {
 }
 END_TEST
 
-/* What the driver does not count by process is no figure. */
+/* A figure that the driver does not count by process is absent. */
 START_TEST(an_unknown_figure_is_none) {
     struct pl_gpu gpu;
     fake();

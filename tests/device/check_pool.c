@@ -9,7 +9,7 @@
 enum { MOST = 5000 };
 
 struct record {
-    _Atomic uint32_t runs[MOST]; /* of each task */
+    _Atomic uint32_t runs[MOST]; /* runs of each task */
     _Atomic uint32_t bad_workers;
     uint32_t threads;
     uint32_t round;

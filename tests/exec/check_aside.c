@@ -58,7 +58,7 @@ static pl_err await(struct pl_device *dev, uint32_t number) {
 static const struct pl_device_ops ops = {
     .name = "notes", .aside_begin = begin, .aside_end = end, .aside_await = await};
 
-/* Whether two operands share bytes. */
+/* True if two operands share bytes. */
 static bool share(const struct pl_view *a, const struct pl_view *b) {
     if (!a->p || !b->p || !a->rows || !b->rows) return false;
     const char *x = a->p, *y = b->p;

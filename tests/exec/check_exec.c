@@ -129,7 +129,7 @@ START_TEST(a_new_binding_follows_its_arenas) {
     ck_assert_int_eq(pl_exec_bind(&e, &moved_job, &moved_batch, NULL), PL_ERR_OK);
     ck_assert_ptr_eq(pl_exec_address(&e, id[1]), before[1] + (1 << 20));
     ck_assert_ptr_eq(pl_exec_address(&e, id[0]), before[0] + (3 << 20));
-    ck_assert_uint_eq(e.n_patches, patches); /* not appended to those of before */
+    ck_assert_uint_eq(e.n_patches, patches); /* not appended to the earlier ones */
     close_plan();
 }
 END_TEST

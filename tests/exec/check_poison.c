@@ -33,7 +33,7 @@ const char *__asan_default_options(void) {
 
 static struct rig rig;
 
-/* Sizes that leave padding behind every tensor, and three samples of five tokens. */
+/* Opens sizes that leave padding after every tensor, and three samples of five tokens. */
 static void open_rig(void) {
     struct pl_diag d = {0};
     rig_init(&rig);
@@ -72,7 +72,7 @@ static void plant(uint32_t tensor) {
     must(pl_exec_bind(&rig.exec, &rig.job_arena, &rig.batch_arena, &d), &d);
 }
 
-/* What a step in a process of its own says as it dies; "" if it does not. */
+/* Returns the last message of a step in a child process; "" if it does not die. */
 static void step_of_child(uint32_t tensor, char *said, size_t size) {
     int ends[2], status;
     ck_assert_int_eq(pipe(ends), 0);
@@ -134,7 +134,7 @@ static bool is_open(void *p, uint64_t bytes) {
     return __asan_region_is_poisoned(p, bytes) == NULL;
 }
 
-/* What the last ops left can be read, what died before them and the padding cannot. */
+/* Results of the last ops can be read; tensors that died before them and the padding cannot. */
 START_TEST(only_the_living_are_open) {
     struct pl_diag d = {0};
     open_rig();

@@ -100,7 +100,8 @@ START_TEST(the_second_time_is_written_down_and_the_third_replayed) {
 }
 END_TEST
 
-/* What decides grids and products, and whether gradients are overwritten. */
+/* The key has everything that grids and products depend on, and whether gradients are
+ * overwritten. */
 START_TEST(every_part_of_the_key_tells_ranges_apart) {
     run(10), run(10);
     run(11);

@@ -27,7 +27,7 @@ struct oom_case {
     const char *name;
     const char *words[RIG_WORDS];
     void (*prepare)(const char *dir); /* makes the directory that the command runs in */
-    const char *input;                /* of stdin; NULL: nothing */
+    const char *input;                /* text of stdin; NULL = nothing */
     unsigned alike;                   /* requests of the same callers that are tried; 0: all */
     bool writes;                      /* files: every run gets its own copy of the directory */
     bool timed;                       /* stdout holds times: not compared */
@@ -119,7 +119,7 @@ static const struct oom_case cases[] = {
 struct loop {
     struct rig rig;
     const struct oom_case *c;
-    uint64_t requests, *callers; /* of the run that nothing disturbs; [requests], hashes */
+    uint64_t requests, *callers; /* requests of the run without faults; [requests], hashes */
     uint64_t only;               /* the request that was asked for; 0: all */
     uint64_t tried, survived, refused;
 };
@@ -245,7 +245,7 @@ static void run_undisturbed(struct loop *l) {
     ck_assert(IS_SLOW || n == l->requests * sizeof *l->callers);
 }
 
-/* Whether request n has callers that not enough were tried of. */
+/* True if request n has callers of which not enough requests were tried. */
 static bool is_new(const struct loop *l, uint64_t n) {
     unsigned seen = 0;
     if (!l->c->alike || IS_SLOW) return true;

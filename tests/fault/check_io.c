@@ -29,7 +29,7 @@ struct io_case {
     void (*prepare)(const char *dir);
     const char *verify; /* a directory that is whole whenever it was before; NULL: none is */
     const char *log;    /* the directory whose log holds every step in the end */
-    bool once;          /* what is done is not done again: that is a usage error */
+    bool once;          /* it cannot be repeated: that is a usage error */
 };
 
 static void make_log_of(const char *dir, const char *calls, const char *at, const char *path);
@@ -97,7 +97,7 @@ struct loop {
     const struct io_case *c;
     struct call calls[MOST_CALLS];
     unsigned n;
-    struct call hit; /* of the attempt at hand: its calls may be others than those listed */
+    struct call hit; /* call of this attempt: its calls may differ from those listed */
     unsigned tried, all, told, silent;
 };
 

@@ -38,7 +38,7 @@ void rig_make_trained(const char *dir) {
     run_command(dir, (const char *[]){"train", "run.yaml", NULL});
 }
 
-/* Its last checkpoint is gone, so that step 2 runs again; the final files are there. */
+/* Removes the last checkpoint, so that step 2 runs again; the final files are there. */
 void rig_make_interrupted(const char *dir) {
     rig_make_trained(dir);
     scratch_remove(in_dir(dir, "out/checkpoint-2"));
@@ -151,7 +151,7 @@ static const char *judge_file(const struct rig *r, const char *path) {
     return NULL;
 }
 
-/* Not what is being written, nor the journal of a save that was cut. */
+/* False for temporaries, and for the journal of a save that was cut short. */
 static bool is_result(const char *name) {
     return !strstr(name, ".tmp") && !ends_with(name, ".journal");
 }
@@ -243,7 +243,7 @@ static void run_command(const char *dir, const char *const words[]) {
     free(err);
 }
 
-/* In memory where there is such a file system: no run waits for a disk. */
+/* The directory is in memory if there is such a file system: no run waits for a disk. */
 void rig_make(struct rig *r, void (*prepare)(const char *dir), const char *input) {
     *r = (struct rig){0};
     if (access("/dev/shm", W_OK) == 0 && !getenv("TMPDIR")) setenv("TMPDIR", "/dev/shm", 1);

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define CAP       131072
-#define MUTATIONS 40 /* of each row; PLIMSOLL_FUZZ_RUNS takes its place */
+#define MUTATIONS 40 /* mutations of each row; PLIMSOLL_FUZZ_RUNS replaces it */
 #define MOST_MIB  512
 #define SECONDS   20
 

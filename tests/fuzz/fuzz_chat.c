@@ -10,7 +10,7 @@
 
 #define MESSAGES_MOST 16
 
-/* Behind the first character of a line, which may have several bytes. */
+/* Returns the text after the first character of a line, which may have several bytes. */
 static const char *content_of(const char *line, const char *end) {
     if (line < end) line++;
     while (line < end && (*line & 0xC0) == 0x80)

@@ -106,7 +106,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     text[size] = 0;
     for (size_t i = 0; i < size; i++)
         state = state * 31 + data[i];
-    bool valid = strlen(text) == size && pl_utf8_valid(text); /* its readers make sure of it */
+    bool valid = strlen(text) == size && pl_utf8_valid(text); /* its readers guarantee it */
     if (valid) render(text, size);
     for (int i = 0; valid && i < VARIANTS; i++) {
         struct pl_text variant = {0};

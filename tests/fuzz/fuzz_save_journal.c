@@ -7,7 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Beside the journal: files that it may name, and one outside that it may not reach. */
+/* Makes the files next to the journal: some that it may name, and one outside that it may not
+ * reach. */
 static void settle(const uint8_t *data, size_t size) {
     static const uint8_t old[] = "old", new[] = "new";
     struct pl_diag d = {0};

@@ -1,5 +1,5 @@
 /* fuzz_token_cache.c - KEY.tokens: the input is the file, and once more with its key and digests
- * set right, so that what stands behind them is read. */
+ * set right, so that the rest is read. */
 #include "runtime/data/cache.h"
 #include "runtime/data/cache_file.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,4 +1,4 @@
-/* fuzz_tokenizer.c - a tokenizer.json; behind a NUL the text to encode, where there is one. */
+/* fuzz_tokenizer.c - a tokenizer.json; after a NUL comes the text to encode, if there is one. */
 #include "estimator/config/scalar.h"
 #include "runtime/data/tokenizer/tokenizer.h"
 #include "tests/fuzz/fuzz.h"

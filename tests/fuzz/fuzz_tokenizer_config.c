@@ -1,4 +1,4 @@
-/* fuzz_tokenizer_config.c - a tokenizer_config.json beside a sound tokenizer.json: marks that are
+/* fuzz_tokenizer_config.c - a tokenizer_config.json with a sound tokenizer.json: marks that are
  * tokens, templates that have a name, compile or are refused. */
 #include "runtime/data/chat/own.h"
 #include "tests/fuzz/fuzz.h"

@@ -51,7 +51,7 @@ static const struct shape {
     const char *target, *name;
     size_t n;
     const char *first, *piece, *between, *last;
-    const char *tokenizer; /* of the fixtures: its file stands before the input, with a NUL */
+    const char *tokenizer; /* name of a fixture: its file comes before the input, with a NUL */
     bool counted;          /* the input has its length before it, in eight bytes */
 } shapes[] = {
     /* rows of data */
@@ -110,7 +110,7 @@ static const struct shape {
     COUNTED("safetensors", "dimensions", 200,
             "{\"t\":{\"dtype\":\"U8\",\"data_offsets\":[0,0],\"shape\":[0", ",1", "", "]}}"),
     COUNTED("model_weights", "tensors", 200, "{", TENSOR, ",", "}"),
-    /* what a run left */
+    /* files that a run left */
     SHAPE("train_log", "steps", 1000, "", "{\"step\":%1$zu,\"loss\":1.5}", "\n", "\n"),
     SHAPE("run_state", "keys", 1000, "{", "\"k%1$zu\":1", ",", "}"),
     SHAPE("receipt", "keys", 1000, "{\"receipt\":1,\"asked\":{\"settings\":{", "\"k%1$zu\":\"1\"",
@@ -217,7 +217,7 @@ static double ratio_of(const struct shape *s, size_t n, const char *data, double
     return most / least;
 }
 
-/* So many pieces that they take LONG_ENOUGH, or that four times as many are MOST_BYTES. */
+/* Returns so many pieces that they take LONG_ENOUGH, or that four times as many are MOST_BYTES. */
 static size_t large_enough(const struct shape *s, const char *data) {
     struct pl_text input = {0};
     size_t n = s->n;

@@ -23,7 +23,7 @@ struct fuzz_corpus {
 /* Changes data[0, n) in place, within data[0, cap); returns the new length. */
 size_t fuzz_mutate(uint8_t *data, size_t n, size_t cap, const struct fuzz_corpus *others,
                    uint64_t seed);
-/* SplitMix64 (Steele, Lea, Flood 2014): the next number of the sequence *state. */
+/* SplitMix64 (Steele, Lea, Flood 2014): returns the next number of the sequence *state. */
 uint64_t fuzz_random(uint64_t *state);
 
 #endif

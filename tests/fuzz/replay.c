@@ -34,7 +34,7 @@ static uint8_t input[FUZZ_MAX_BYTES];
 static size_t input_size;
 static char crash_file[96];
 
-/* --- what is left behind --------------------------------------------------------------------- */
+/* --- crashing inputs ------------------------------------------------------------------------ */
 
 static void say(const char *s) {
     ssize_t ignored = write(STDERR_FILENO, s, strlen(s));
@@ -112,7 +112,7 @@ static void corpus_finish(struct fuzz_corpus *c) {
 
 /* --- runs ------------------------------------------------------------------------------------ */
 
-/* A copy of exactly its size, so that a read behind the end is seen. */
+/* Runs on a copy of exactly its size, so that a read beyond the end is detected. */
 static void run_once(void) {
     uint8_t *exact = malloc(input_size ? input_size : 1);
     FUZZ_CHECK(exact != NULL);

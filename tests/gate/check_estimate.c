@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static struct pl_question q; /* of the estimate */
+static struct pl_question q; /* the question of the estimate */
 
 static void ask(struct pl_estimate *e, struct pl_job *job, struct pl_model *m, const char *mode,
                 uint64_t budget) {
@@ -58,7 +58,7 @@ START_TEST(the_json_ledger_sums_to_the_arena) {
 }
 END_TEST
 
-/* Beside the phases of the run, which it comes behind: not part of their peak. */
+/* The export is a phase after those of the run, and not part of their peak. */
 START_TEST(a_merged_export_is_a_phase_where_it_is_asked_for) {
     struct pl_job job;
     struct pl_model m;
@@ -82,7 +82,7 @@ START_TEST(a_merged_export_is_a_phase_where_it_is_asked_for) {
 }
 END_TEST
 
-/* With a margin and a context, which no arena has. */
+/* The job has a margin and a context, which no arena has. */
 START_TEST(the_parts_in_gb_are_the_total) {
     static const char *const parts[] = {"model_weights_gb",   "lora_adapter_gb", "gradients_gb",
                                         "optimizer_state_gb", "activations_gb",  "logits_gb",
@@ -107,7 +107,8 @@ START_TEST(the_parts_in_gb_are_the_total) {
 }
 END_TEST
 
-/* What connects ranks is a line beside the arenas, counted and doubted as the context is. */
+/* The bytes that connect ranks are a line after the arenas, counted and doubted as the context
+ * is. */
 START_TEST(what_connects_ranks_is_counted) {
     struct pl_job job;
     struct pl_model m;

@@ -65,7 +65,7 @@ START_TEST(the_verdict_turns_on_single_bytes) {
         uint64_t total, margin, context, doubt;
         enum pl_verdict_kind want;
         uint64_t short_bytes; /* tight: of the margin, or */
-        bool inside_doubt;    /* of what the context may be off by */
+        bool inside_doubt;    /* part of the context's doubt */
     } rows[] = {{arena, 0, 0, 0, PL_VERDICT_FITS, 0, false},
                 {arena - 1, 0, 0, 0, PL_VERDICT_NO, 0, false},
                 {arena + 1000, 1000, 0, 0, PL_VERDICT_FITS, 0, false},
@@ -182,7 +182,7 @@ START_TEST(the_size_gate_counts_exactly_and_only_for_full) {
                      PL_ERR_FULL_FT_MODEL_TOO_LARGE);
     ck_assert_str_eq(pl_err_code(d.err), "RUNTIME_FULL_FT_MODEL_TOO_LARGE");
     ck_assert(strstr(d.message, "7.616"));
-    f.job.full_ft_ceiling_billions = 7.615616512; /* its exact count is not above it */
+    f.job.full_ft_ceiling_billions = 7.615616512; /* equals its exact count */
     ck_assert(
         !pl_gate_judge(f.planned.plan, PL_ASK(&f.job, &f.m, &f.traits, &roomy, 0)).over_ceiling);
     f.job.full_ft_ceiling_billions = 7.615616511;
@@ -223,7 +223,7 @@ START_TEST(the_size_gate_is_for_each_device_that_shares_gradients) {
 }
 END_TEST
 
-/* Of 28 layers and a head: what is frozen costs no gradient and no state. */
+/* The model has 28 layers and a head: frozen layers cost no gradient and no state. */
 START_TEST(frozen_layers_do_not_count_for_the_size_gate) {
     struct fixture f;
     struct pl_budget roomy = card(UINT64_C(1) << 50, 0, 0);
@@ -247,8 +247,8 @@ START_TEST(frozen_layers_do_not_count_for_the_size_gate) {
 }
 END_TEST
 
-/* Bytes of the job that a remedy's text is typed beside, batch size included, through the
- * configuration parser: what is open is decided for it. */
+/* Returns the bytes of the job with the text of a remedy, batch size included, read by the
+ * configuration parser: open settings are decided for it. */
 static uint64_t needed_with(const struct fixture *f, const struct pl_budget *b,
                             const char *change) {
     struct pl_job job = f->job; /* strings stay borrowed: scalars are all that changes */
@@ -279,7 +279,7 @@ static uint64_t needed_with(const struct fixture *f, const struct pl_budget *b,
     return bytes;
 }
 
-/* What was changed of the job, with so many samples. */
+/* Plans the changed job, with so many samples. */
 static void plan_again(struct fixture *f, uint32_t batch) {
     pl_planned_finish(&f->planned);
     ck_assert_int_eq(
@@ -315,7 +315,7 @@ START_TEST(every_remedy_saves_what_it_says) {
 }
 END_TEST
 
-/* That of the job, which does not fit, is another. */
+/* The sharding of the job itself, which does not fit, is another. */
 START_TEST(a_remedy_has_the_sharding_that_auto_gives_it) {
     struct fixture f;
     struct pl_remedy rows[PL_MAX_REMEDIES];
@@ -365,7 +365,7 @@ static const struct {
     const char *model, *mode, *level, *chunk;
     uint32_t batch;
     bool cuda;
-    double share; /* of what the job needs, that is there */
+    double share; /* share of the job's need that is there */
 } refused[] = {
     {"SmolLM2-135M", "full", "full", "auto", 4, false, 0.6},
     {"SmolLM2-135M", "full", "auto", "auto", 8, true, 0.3},
@@ -472,7 +472,7 @@ START_TEST(updates_in_the_backward_pass_are_offered_where_they_may_be) {
             const char *change = rows[i].change;
             if (!strstr(change, "optimizer_in_backward")) continue;
             offered = true;
-            /* beside nothing that takes its meaning away */
+            /* with no setting that makes it meaningless */
             ck_assert_msg(!strstr(change, "full_ft_offload") && !strstr(change, "batch_size") &&
                               !strstr(change, "mode:"),
                           "%s", change);
@@ -526,7 +526,7 @@ START_TEST(a_cheaper_level_is_named_where_it_is_enough) {
 }
 END_TEST
 
-/* What is offered of `gradient_checkpointing: offload`, alone or with other changes. */
+/* Returns the remedy with `gradient_checkpointing: offload`, alone or with other changes. */
 static const char *offload_offered(const struct pl_remedy *rows, uint32_t n) {
     for (uint32_t i = 0; i < n; i++)
         if (strstr(rows[i].change, "gradient_checkpointing: offload") && rows[i].fits)
@@ -535,8 +535,8 @@ static const char *offload_offered(const struct pl_remedy *rows, uint32_t n) {
     return NULL;
 }
 
-/* Between what all layers at `full` and all inputs in host memory need: for each budget the fewest
- * layers that fit, by trying them one after another. */
+/* Budgets lie between the needs of all layers at `full` and of all inputs in host memory: for each
+ * the fewest layers that fit are found by trying them one after another. */
 START_TEST(the_fewest_layers_whose_inputs_must_wait_in_host_memory_are_named) {
     struct fixture f;
     struct pl_remedy rows[PL_MAX_REMEDIES];
@@ -571,7 +571,7 @@ END_TEST
 static const struct {
     const char *dtype, *base_dtype, *stored;
     bool on_gpu;
-    const char *base, *both; /* what is offered; "" = nothing */
+    const char *base, *both; /* the offers; "" = none */
 } storages[] = {
     {"fp32", "auto", "float32", false, "base_dtype: bf16", "dtype: bf16"},
     {"fp32", "fp32", "bfloat16", false, "base_dtype: bf16", "dtype: bf16, base_dtype: auto"},

@@ -36,7 +36,7 @@ static void tear_down(void) {
 
 static const struct {
     const char *name, *config;
-    uint64_t first_compared; /* behind so many tokens both sides use one table of frequencies */
+    uint64_t first_compared; /* after so many tokens both sides use one table of frequencies */
 } models[] = {
     {"llama", "\"model_type\": \"llama\", \"max_position_embeddings\": 1024", 1},
     {"tied",
@@ -81,7 +81,7 @@ static void make_ids(int32_t *ids, uint64_t n, uint32_t seed) {
 
 struct answer {
     struct pl_generated out;
-    float *logits[2]; /* of each sequence: row p behind p tokens */
+    float *logits[2]; /* logits of each sequence: row p comes after p tokens */
     pl_err err;
 };
 
@@ -162,7 +162,7 @@ static void write_rows(const int32_t *ids, uint64_t n) {
     ck_assert_int_eq(fclose(f), 0);
 }
 
-/* logits[t] = row behind t + 1 tokens, t < n - 1. */
+/* logits[t] = row after t + 1 tokens, t < n - 1. */
 static void evaluate(const int32_t *ids, uint64_t n, float *logits) {
     struct pl_job job;
     struct pl_preflight pf;
@@ -195,8 +195,8 @@ static void evaluate(const int32_t *ids, uint64_t n, float *logits) {
     pl_job_finish(&job);
 }
 
-/* Both sides compute in fp32 what is the same but for the order of sums: 4 layers of sums of at
- * most 48 terms, residuals of order 1, logits of order 1. */
+/* Both sides compute the same in fp32 except for the order of sums: 4 layers of sums of at most 48
+ * terms, residuals of order 1, logits of order 1. */
 #define TOLERANCE 2e-5
 
 static void expect_near(const float *got, const float *want, const char *what, uint64_t position) {
@@ -244,7 +244,7 @@ START_TEST(a_prompt_in_pieces_is_a_prompt_at_once) {
 }
 END_TEST
 
-/* ---- sequences beside each other ---- */
+/* ---- several sequences ---- */
 
 static void compare_alone(const uint64_t *lengths, uint64_t new_tokens, bool same_bits) {
     static int32_t ids[2][MOST];

@@ -20,7 +20,7 @@ static void fill(float *logits) {
 static const struct pl_sampling plain = {
     .temperature = 1, .top_p = 1, .repetition_penalty = 1, .seed = 5};
 
-/* How often each id is drawn. */
+/* Counts how often each id is drawn. */
 static void count(const struct pl_sampling *how, uint64_t n, uint64_t counts[VOCAB]) {
     struct pl_sampler s;
     float logits[VOCAB];
@@ -46,7 +46,7 @@ static const struct {
     {{1, 0, 0.6, 0, 1, 3}, "10100000"}, /* 0.4 + 0.2 reach it */
     {{1, 0, 0.61, 0, 1, 3}, "10110000"},
     {{1, 0, 1, 0.24, 1, 4}, "10110100"}, /* at least 0.096 */
-    {{1, 4, 0.7, 0, 1, 5}, "10100000"},  /* of the sum of the four, 0.8: 0.56 */
+    {{1, 4, 0.7, 0, 1, 5}, "10100000"},  /* 0.7 of the sum of the four, 0.8: 0.56 */
     {{1, 1, 1, 0, 1, 6}, "10000000"},
     {{1, 0, 1e-9, 0, 1, 7}, "10000000"},
     {{1, 0, 1, 1, 1, 8}, "10000000"},

@@ -1,7 +1,7 @@
-/* check_generate.c - greedy decoding against what transformers decodes from the same files.
+/* check_generate.c - greedy decoding against that of transformers from the same files.
  *
  * GOLDEN_CASES names the directory of the cases: those with a continued.json hold prompts and the
- * ids behind them (continue.py); PLIMSOLL_GOLDEN_DIR, when set, a directory whose generate/ holds
+ * ids that follow (continue.py); PLIMSOLL_GOLDEN_DIR, when set, a directory whose generate/ holds
  * more, as model/ and expected.json. GOLDEN_DEVICE, when set: a device other than the CPU. Ids are
  * compared exactly: where the two likeliest tokens are near each other, the files say how near. */
 #include "tests/support/child.h"

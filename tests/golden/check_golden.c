@@ -26,7 +26,7 @@ struct worst { /* largest share of its limit that an error took */
 };
 
 struct golden {
-    const char *dir; /* of the case */
+    const char *dir; /* directory of the case */
     char out[SCRATCH_PATH];
     json_t *expected;
     bool full;
@@ -103,8 +103,8 @@ static void check_trained(struct golden *g, const struct weights *want, const st
     }
 }
 
-/* What did not train comes out as it went in, and nothing comes out that did not go in; a tied head
- * may be written, as the embedding once more. */
+/* Tensors that were not trained are unchanged, and no others are written; a tied head may be
+ * written, as the embedding once more. */
 static void check_frozen(struct golden *g, const struct weights *want, const struct weights *got) {
     struct weights source;
     weights_open(&source, in_dir(g->dir, "model"), "model");
@@ -185,7 +185,7 @@ START_TEST(so_does_one_whose_mlps_are_computed_in_chunks) {
 }
 END_TEST
 
-/* Of 16 rows; and of 64 columns, in matrices that have more. */
+/* Pieces of 16 rows; and of 64 columns, in matrices that have more. */
 static const char *const unpacked[] = {"qlora-llama", "qlora-qwen2-bf16"};
 enum { N_UNPACKED = sizeof unpacked / sizeof *unpacked };
 

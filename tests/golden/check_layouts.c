@@ -214,7 +214,7 @@ static void write_renamed(const char *from, const char *prefix, const char *to) 
     free(renamed);
 }
 
-/* As published, and as transformers 5 saves them. */
+/* Prefixes as published, and as transformers 5 saves them. */
 static const char *const prefixes[] = {"language_model.", "model.language_model."};
 
 START_TEST(a_multimodal_model_trains_as_its_language_model) {

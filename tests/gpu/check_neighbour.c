@@ -37,7 +37,7 @@ static double said(const char *out, const char *key) {
     return joblog_summary(in_dir(dir, out), key);
 }
 
-/* What the process held beside its arenas. */
+/* Returns the bytes that the process held besides its arenas. */
 static double context_of(const char *out) {
     return said(out, "measured_peak_bytes") - said(out, "allocated_peak_bytes");
 }
@@ -64,8 +64,8 @@ static void end_neighbour(struct child *c, bool has_taken) {
     outcome_finish(&o);
 }
 
-/* Whether the driver tells what a process holds: where it does not, what a neighbour takes counts
- * as ours, and the run ends at the verdict that follows. */
+/* True if the driver says how much a process holds: without that a neighbour's memory counts as
+ * ours, and the run ends at the verdict that follows. */
 static bool driver_counts_processes(void) {
     struct child other = neighbour(6 * gib, 64 * mib);
     TRAIN_WELL("batch_size=2", "gradient_accumulation_steps=4", "output_dir=counted",

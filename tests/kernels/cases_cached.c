@@ -141,7 +141,7 @@ static void reference_piece(struct trial *t, uint64_t s, uint64_t row, uint64_t 
     free(lse);
 }
 
-/* As in cases_attention.c: tensor cores round probabilities to bf16. */
+/* Tensor cores round probabilities to bf16, as in cases_attention.c. */
 static void allow_rounded_weights(const struct trial *t, struct operand *o) {
     bool is_rounded = t->machine->runners[0].dev->traits.backend == PL_BACKEND_CUDA;
     for (uint32_t i = 0; i < 3; i++)

@@ -48,9 +48,9 @@ static void build_far_squares(struct trial *t) {
                   bad[t->round / 4 % 3]);
 }
 
-/* On a GPU squares are rounded to fp32 and 1,024 of them are added in pairs there: a relative error
- * of 12 half units of fp32 at most, as optim.cu derives. Elsewhere the tolerance of the case, for
- * 2^17 additions in fp64, is all there is. */
+/* A GPU rounds squares to fp32 and adds 1,024 of them in pairs: a relative error of 12 half units
+ * of fp32 at most, as optim.cu derives. Elsewhere the tolerance of the case, for 2^17 additions in
+ * fp64, is enough. */
 static void reference_square_sum(struct trial *t) {
     const struct operand *g = t->in[0];
     double sum = 0;
@@ -121,7 +121,7 @@ static void build_update(struct trial *t, uint32_t moments, enum pl_dtype w, boo
     build_update_with(t, moments, w, master, PL_DTYPE_F32);
 }
 
-/* With a master in every other round. */
+/* There is a master in every other round. */
 static void build_adamw_bf16_moments(struct trial *t) {
     build_update_with(t, 2, t->round % 2 ? PL_DTYPE_BF16 : PL_DTYPE_F32, t->round % 2,
                       PL_DTYPE_BF16);
@@ -149,7 +149,7 @@ static void build_lion_master(struct trial *t) {
     build_update(t, 1, PL_DTYPE_BF16, true);
 }
 
-/* Where the new p goes: master, and w rounded from it. */
+/* Expects the new p in the master, and w rounded from it. */
 static void expect_weight(struct trial *t, uint32_t master_out, uint64_t i, double p,
                           double scale) {
     for (uint32_t k = 0; k <= master_out; k += master_out) {

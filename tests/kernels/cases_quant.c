@@ -40,7 +40,7 @@ static struct shape draw_window(struct trial *t) {
     return s;
 }
 
-/* Where element i of w is in the codes. */
+/* Returns the position of element i of w in the codes. */
 static uint64_t in_codes(const struct trial *t, uint64_t i, uint64_t cols) {
     const uint64_t columns = t->attr.columns ? t->attr.columns : cols;
     return t->attr.first_element + i / cols * columns + i % cols;

@@ -104,7 +104,7 @@ static double rounded_by(double x, uint32_t random) {
     return copysign((below + (floor(part) + random >= 0x1p16)) * unit, x);
 }
 
-/* What number element e draws of the stream that belongs to a micro-batch. */
+/* Returns the number that element e draws of the stream of a micro-batch. */
 static uint32_t number_of(const struct trial *t, uint64_t micro_batch, uint64_t e) {
     const struct pl_rng rng = pl_rng_init(t->batch.seed, t->batch.step,
                                           pl_rng_sum_site(t->attr.site, (uint32_t)micro_batch));
@@ -138,7 +138,7 @@ static void build_blocks(struct trial *t) {
     add_ws(t, PL_SQUARE_SUM_WS, s.rows, s.cols);
 }
 
-/* On a GPU as in cases_optim.c: 12 half units of fp32. */
+/* The tolerance on a GPU is that of cases_optim.c: 12 half units of fp32. */
 static void reference_blocks(struct trial *t) {
     const struct operand *g = t->in[PL_SQUARE_SUM_G], *sums = t->out[PL_SQUARE_SUM_OUT_PARTIAL];
     const bool cuda = t->machine->runners[0].dev->traits.backend == PL_BACKEND_CUDA;

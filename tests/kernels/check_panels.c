@@ -117,7 +117,7 @@ static void unpack(const struct runner *r, struct matter *m, const struct panel 
     run(r, PL_OP_DEQUANT4, &c, &attr);
 }
 
-/* Of every panel, the rows and columns that it has of the whole. */
+/* Expects of every panel the rows and columns that it has of the whole. */
 static void expect_part(const struct runner *r, const struct panel *p, enum pl_dtype t) {
     const uint64_t size = pl_dtype_bytes(t);
     for (uint64_t row = 0; row < p->rows; row++) {

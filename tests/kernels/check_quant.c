@@ -35,7 +35,8 @@ static float of_bits(uint32_t u) {
 
 /* ---- 8-bit codes ---- */
 
-/* By definition: midpoints strictly below x; a negative x never gets the code of 0. */
+/* Returns the nearest code by definition: midpoints strictly below x; a negative x never gets the
+ * code of 0. */
 static int nearest(const float value[PL_QUANT_MAP_SIZE], bool is_signed, float x) {
     int below = 0;
     for (int step = 128; step; step /= 2)
@@ -68,7 +69,7 @@ START_TEST(the_search_finds_the_nearest_of_all_floats) {
 }
 END_TEST
 
-/* Where a code may change hands: midpoints, values, ends of decades, and their neighbours. */
+/* Points where a code may change: midpoints, values, ends of decades, and their neighbours. */
 enum { NEAR = 2, SPOTS = (2 * PL_QUANT_MAP_SIZE + 8) * (2 * NEAR + 1) };
 
 static int spots(const struct pl_quant_map *m, float *x) {
@@ -375,7 +376,7 @@ START_TEST(values_out_of_the_ordinary_have_codes_too) {
 }
 END_TEST
 
-/* An odd count ends in the code of 0, and nothing lies behind it. */
+/* An odd count ends in the code of 0, and nothing comes after it. */
 START_TEST(an_odd_count_ends_in_half_a_byte) {
     const float x[3] = {1, -1, 1}, absmax = 1;
     uint8_t codes[3] = {0xEE, 0xEE, 0xEE};

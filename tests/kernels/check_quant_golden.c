@@ -51,7 +51,7 @@ static struct tensor need(const char *format, const char *a, const char *b) {
     return t;
 }
 
-/* As fp32. */
+/* Returns the tensor as fp32. */
 static float *widened(const struct tensor *t) {
     float *x = malloc((t->n + 1) * sizeof *x);
     ck_assert_ptr_nonnull(x);
@@ -220,7 +220,7 @@ static bool same_code(enum pl_quant t, unsigned a, unsigned b) {
     return a == b || (t == PL_QUANT_FP4 && both_zero);
 }
 
-/* In pieces, as a file is read: each starts at a multiple of a group. */
+/* Checks in pieces, as a file is read: each starts at a multiple of a group. */
 static void check_codes(const struct sample *s) {
     struct tensor packed = need("%s.%s.packed", s->weight, s->type);
     struct tensor want = need("%s.%s.absmax", s->weight, s->type);

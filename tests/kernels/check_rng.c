@@ -81,7 +81,8 @@ START_TEST(normals_have_the_moments_of_a_normal) {
 }
 END_TEST
 
-/* What the words of a block give without rounding, but that u has the 24 bits of an fp32. */
+/* Computes the values of a block's words without rounding, except that u has the 24 bits of an
+ * fp32. */
 static void exact_pair(uint32_t first, uint32_t second, double out[2]) {
     const float scaled = (float)(first >> 1) + 0.5f;
     const double u = (double)scaled / 2147483648.0, pi = acos(-1);

@@ -61,7 +61,8 @@ START_TEST(the_mean_of_rounded_weights_is_the_exact_one) {
 }
 END_TEST
 
-/* Of 0.1 * 0.3 and 0.001 * 0.09, which lie between two numbers of bf16, and other bits for each. */
+/* The values are 0.1 * 0.3 and 0.001 * 0.09, which lie between two numbers of bf16, with other bits
+ * for each. */
 START_TEST(the_mean_of_rounded_moments_is_the_exact_one) {
     static uint16_t m[N], v[N];
     const struct pl_attr attr = {.site = 7};

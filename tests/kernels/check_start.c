@@ -19,7 +19,7 @@ static void teardown(void) {
 
 /* ---- calls ---- */
 
-enum { GUARD = 64 }; /* bytes behind an output that must stay */
+enum { GUARD = 64 }; /* bytes after an output that must stay */
 
 struct buffer {
     uint8_t *host;
@@ -148,7 +148,8 @@ END_TEST
 
 enum source { FROM_F32, FROM_BF16, FROM_RULE, SOURCES };
 
-/* Of about any size, a block of zeros, NaN and infinity: what files may hold. */
+/* Fills with values of about any size, a block of zeros, NaN and infinity, as files may hold
+ * them. */
 static void spread_values(float *x, uint64_t n) {
     for (uint64_t i = 0; i < n; i++) {
         if (i / 64 % 5 == 1) x[i] = 0;

@@ -1,5 +1,5 @@
-/* check_storage.c - a weight that bf16 can hold gives the same bits from bf16 and from fp32, beside
- * fp32 rows: what lets a frozen base lie in the type that its files have (base_dtype). */
+/* check_storage.c - a weight that bf16 can hold gives the same bits from bf16 and from fp32, with
+ * fp32 rows. Therefore a frozen base may be stored in the type of its files (base_dtype). */
 #include "estimator/program/program.h"
 #include "runtime/kernels/rng.h"
 #include "tests/kernels/runners.h"
@@ -25,7 +25,7 @@ static void teardown(void) {
     machine_close(&machine);
 }
 
-/* As in a bf16 checkpoint: an fp32 number whose lower half is zero. */
+/* Draws a number as in a bf16 checkpoint: an fp32 number whose lower half is zero. */
 static float draw(bool is_bf16) {
     float x, block[4];
     uint32_t u;
@@ -69,7 +69,7 @@ struct plan {
     struct pl_attr attr;
     uint32_t weight, bias; /* inputs; bias 0 = none */
     struct pl_view w, b;   /* in fp32 */
-    uint64_t rows, cols;   /* of the output */
+    uint64_t rows, cols;   /* shape of the output */
     int in_place;          /* input that the output lies over, -1 = none */
 };
 

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Both back-ends together: only on the CPU do bf16 weights and biases of a frozen base stand beside
- * activations in fp32. */
+/* The table is for both back-ends: only on the CPU do bf16 weights and biases of a frozen base
+ * occur together with activations in fp32. */
 static const struct {
     enum pl_op_kind kind;
     const char *signatures;

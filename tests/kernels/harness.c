@@ -450,7 +450,7 @@ static void finish_trial(struct trial *t) {
     }
 }
 
-/* Whether it is of the list. */
+/* Returns false if the round is not in the list. */
 static bool run_round(const struct kernel_case *test, uint32_t round, const struct machine *m,
                       enum trial_list list) {
     snapshot before, first = {0};

@@ -1,7 +1,7 @@
 /* harness.h - conformance of kernels: random calls against references in double.
  *
- * A case builds the operands of one call (random shape, storage, windows) and says what they should
- * become. The harness runs the kernel of every runner of the machine (runners.h) and holds it to:
+ * A case builds the operands of one call (random shape, storage, windows) and computes their values
+ * after it. The harness runs the kernel of every runner of the machine (runners.h) and holds it to:
  *   K1  |got - want| <= tolerance * scale + half a unit of the stored type
  *   K2  no byte outside the output windows changes, inputs and guard bytes included
  *   K3  the same call gives the same bits again
@@ -23,7 +23,7 @@ struct operand {
     uint64_t bytes, skew;  /* memory + skew is aligned as device memory is */
     double *x;     /* [rows*cols] values before the call, as stored; floats, doubles and integers */
     double *want;  /* outputs: values after the call; starts as x */
-    double *scale; /* outputs: sum of the magnitudes that made want; 0 = |want| */
+    double *scale; /* outputs: sum of the magnitudes that want is added up from; 0 = |want| */
     bool is_output;
 };
 
@@ -40,9 +40,9 @@ struct trial {
     struct operand operands[MAX_OPERANDS];
     uint32_t n_operands;
     struct operand *in[PL_OP_MAX_IN], *out[PL_OP_MAX_OUT]; /* NULL = absent */
-    int ws_in; /* input that is the workspace, -1 = none */
+    int ws_in; /* index of the input that is the workspace, -1 = none */
     uint64_t ws_rows, ws_cols;
-    /* Products: the back-end rounds fp32 inputs to bf16 where another operand is bf16, and takes a
+    /* Products: the back-end rounds fp32 inputs to bf16 if another operand is bf16, and takes a
      * bias in the type of its output only. */
     bool library_products;
 };
@@ -51,7 +51,7 @@ struct kernel_case {
     const char *name;
     enum pl_op_kind kind;
     uint32_t rounds;
-    double tolerance; /* of K1, per unit of scale */
+    double tolerance; /* tolerance of K1, per unit of scale */
     void (*build)(struct trial *t);
     void (*reference)(struct trial *t); /* fills want and scale of every output from x */
 };
@@ -70,7 +70,7 @@ struct operand *add_vector_in(struct trial *t, uint32_t slot, uint64_t n, enum p
 struct operand *add_out(struct trial *t, uint32_t slot, uint64_t rows, uint64_t cols,
                         enum pl_dtype dtype);
 struct operand *add_vector_out(struct trial *t, uint32_t slot, uint64_t n, enum pl_dtype dtype);
-/* Matrices whose rows lie one after another, as windows of whole rows do; in even rounds they start
+/* A matrix whose rows lie one after another, as windows of whole rows do; in even rounds it starts
  * at any element. */
 struct operand *add_run_in(struct trial *t, uint32_t slot, uint64_t rows, uint64_t cols,
                            enum pl_dtype dtype);
@@ -82,9 +82,9 @@ void also_out(struct trial *t, struct operand *o, uint32_t out_slot);
 void also_in(struct trial *t, struct operand *o, uint32_t in_slot);
 /* Workspace by pl_op_workspace_bytes(); nothing is added when the rule says 0. */
 void add_ws(struct trial *t, uint32_t slot, uint64_t rows, uint64_t cols);
-/* The same of a product, after its other operands. */
+/* Adds the workspace of a product, after its other operands. */
 void add_product_ws(struct trial *t, uint32_t slot);
-/* What storing a value and reading it back gives. */
+/* Returns the result of storing a value and reading it back. */
 double as_stored(enum pl_dtype dtype, double value);
 /* Stores a value (rounded to the type) in memory, x and want. */
 void set_value(struct operand *o, uint64_t row, uint64_t col, double value);
@@ -98,8 +98,8 @@ static inline double *value_at(const struct operand *o, double *base, uint64_t r
 enum trial_list { TRIALS_EMITTED, TRIALS_OUTSIDE, TRIAL_LISTS };
 void run_case(const struct kernel_case *test, enum trial_list list);
 
-/* Central differences of loss(ctx) by each x[i] against gradient[i]: proves a reference backward
- * function by its forward one. loss must be smooth and of order 1 around x. */
+/* Compares central differences of loss(ctx) by each x[i] with gradient[i]: proves a reference
+ * backward function by its forward one. loss must be smooth and of order 1 around x. */
 void check_gradient(const char *what, double (*loss)(void *ctx), void *ctx, double *x, uint64_t n,
                     const double *gradient);
 

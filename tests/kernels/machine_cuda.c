@@ -66,7 +66,7 @@ static void need(cudaError_t e, const struct runner *r) {
 void machine_open(struct machine *m) {
     struct pl_diag d = {0};
     m->n = sizeof gpus / sizeof *gpus;
-    const char *rounds = getenv("KERNEL_ROUNDS"); /* where each takes long: compute-sanitizer */
+    const char *rounds = getenv("KERNEL_ROUNDS"); /* for slow machines, such as compute-sanitizer */
     m->most_rounds = getenv("PLSIM_ALL_ROUNDS") ? UINT32_MAX : ROUNDS;
     limit(m);
     if (rounds) m->most_rounds = (uint32_t)strtoul(rounds, NULL, 10);

@@ -18,7 +18,7 @@ static double dot_magnitude(const double *x, const double *y, uint64_t n) {
     return sum;
 }
 
-/* Where a query's vectors start, and the rows [first, last] of the keys it sees. */
+/* The begin of a query's vectors, and the rows [first, last] of the keys it sees. */
 struct query {
     uint64_t row, head, first;
     uint64_t q, kv; /* offsets of its head in a row of q, in a row of k */

@@ -1,7 +1,7 @@
 /* ref_norm.h - norms, rotary positions, gated units and the loss, as definitions in double.
  *
  * All arrays are dense and row-major. A backward function adds to what its outputs hold; magnitudes
- * (nullable) collect the absolute values of the terms, which is what rounding errors scale with. */
+ * (nullable) collect the absolute values of the terms, with which rounding errors scale. */
 #ifndef PL_TESTS_KERNELS_REF_NORM_H
 #define PL_TESTS_KERNELS_REF_NORM_H
 
@@ -30,7 +30,8 @@ struct ref_rope {
 void ref_rope(struct ref_rope s, const double *pos, const double *table, double *x,
               double *magnitude);
 
-/* An activation and its derivative, each with the size of what it is added up from. */
+/* An activation and its derivative, each with the magnitude of the terms that it is added up
+ * from. */
 struct ref_act {
     double (*value)(double x), (*slope)(double x);
     double (*value_size)(double x), (*slope_size)(double x);
@@ -39,7 +40,7 @@ extern const struct ref_act ref_silu, ref_gelu;
 /* m[rows,ffn] = act(gu[:, :ffn]) * gu[:, ffn:] */
 void ref_glu(const struct ref_act *act, uint64_t rows, uint64_t ffn, const double *gu, double *m,
              double *magnitude);
-/* dgu[rows,2*ffn] of dm */
+/* dgu[rows,2*ffn] from dm */
 void ref_glu_bwd(const struct ref_act *act, uint64_t rows, uint64_t ffn, const double *gu,
                  const double *dm, double *dgu, double *magnitude);
 

@@ -131,8 +131,8 @@ static const struct pl_st_entry *adapter_entry(const struct pl_st_file *f, const
     return pl_st_find(f, name);
 }
 
-/* What a tensor of the merged model is made of: of the base, or the adapter's own that replaces it.
- * The head of a tied model is the embedding. */
+/* Returns the source of a tensor of the merged model: the base's, or the adapter's own that
+ * replaces it. The head of a tied model is the embedding. */
 static float *origin(const struct pl_st_file *base, const struct pl_st_file *adapter,
                      const char *name, uint64_t *n) {
     char whole[256];
@@ -352,7 +352,7 @@ START_TEST(a_failure_at_any_write_leaves_nothing) {
 }
 END_TEST
 
-/* In a process of its own, killed before its at-th call; false: it came to its end. */
+/* Merges in a child process that is killed before its at-th call; false: it ended before. */
 static bool killed_at(const struct pl_merge_request *r, uint64_t at) {
     struct pl_io_fault fault = {.at = at, .count = 1, .before = rig_die};
     int status;
@@ -374,7 +374,7 @@ struct pair {
 
 static void compare_file(const char *name, void *ctx) {
     struct pair *p = ctx;
-    if (strstr(name, ".tmp")) return; /* of one that was killed: as good as not there */
+    if (strstr(name, ".tmp")) return; /* left by a killed merge: ignored */
     const char *a = textf("%s/%s", p->a, name), *b = textf("%s/%s", p->b, name);
     p->same = p->same && exists(a) && exists(b) && file_same(a, b);
 }
@@ -614,7 +614,7 @@ static const struct {
      "(?:\\\\bmodel\\\\.layers\\\\.[\\\\d]{1,}\\\\.(?:self_attn|mlp)\\\\.(?:(?:q_proj)))\""},
 };
 
-/* Its modules have other paths, in the names of tensors and in what names them. */
+/* The adapter's modules have other paths, in the names of tensors and in their references. */
 START_TEST(an_adapter_of_a_multimodal_class_is_that_of_its_language_model) {
     static const struct kind k = {{.mode = PL_MODE_FULL, .dtype = PL_DTYPE_F32},
                                   {.mode = PL_MODE_LORA, .target = "q_proj"}};

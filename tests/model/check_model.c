@@ -334,7 +334,7 @@ START_TEST(absent_keys_take_the_defaults_of_the_family) {
         {"ministral3", 1e6, 1e-5, 8, 128, 262144, 0, false, false, false, 1, 2, 11},
         {"gemma3_text", 1e6, 1e-6, 4, 256, 131072, 4096, true, false, true, 2, 1, 0},
     };
-    /* Not so those of positions: a file without them is not this model. */
+    /* Positions have no default: a file without them is not this model. */
     static const char positions[] =
         ",\"rope_parameters\":{\"rope_type\":\"yarn\",\"factor\":16,"
         "\"original_max_position_embeddings\":16384,\"llama_4_scaling_beta\":0.1}";
@@ -457,7 +457,8 @@ START_TEST(a_window_is_kept_however_wide) {
 }
 END_TEST
 
-/* As Qwen2Config, Qwen3Config and SmolLM3Config of transformers 5.23 make their layer_types. */
+/* Configurations whose layer_types are those of Qwen2Config, Qwen3Config and SmolLM3Config of
+ * transformers 5.23. */
 static const struct {
     const char *changes;
     uint64_t window;
@@ -547,7 +548,8 @@ START_TEST(layers_without_positions_follow_list_or_interval) {
 }
 END_TEST
 
-/* As Gemma3TextConfig of transformers 5.23 makes its layers, in the keys of 4.57 and of 5. */
+/* Configurations whose layers are those of Gemma3TextConfig of transformers 5.23, in the keys of
+ * 4.57 and of 5. */
 static const struct {
     const char *keys, *layers; /* w: a window, and the second rope */
     double theta, local_theta, factor;
@@ -599,7 +601,7 @@ START_TEST(a_wrapper_reads_as_its_language_model) {
                   d.message);
     ck_assert_str_eq(pl_family_name(m.family), "gemma3_text");
     ck_assert_uint_eq(m.hidden, 5376);
-    ck_assert_uint_eq(m.n_eos, 2); /* of the top level, as its dtype is */
+    ck_assert_uint_eq(m.n_eos, 2); /* from the top level, as its dtype */
     ck_assert_str_eq(m.torch_dtype, "bfloat16");
     ck_assert_int_eq(pl_model_read_text(CONFIGS "/Gemma-3-27B/config.json", &text, &bytes, &d),
                      PL_ERR_OK);

@@ -20,7 +20,7 @@ struct fake {
     struct pl_oom_event events[MAX_EVENTS];
     uint32_t n_events, planned_for, failures;
     bool no_facts;   /* the facts hook knows nothing */
-    pl_err other;    /* what 'l' means; DEVICE_LOST unless a test says otherwise */
+    pl_err other;    /* the error of 'l'; DEVICE_LOST unless a test sets it */
     const char *say; /* nullable: message of every failing hook */
 };
 
@@ -398,7 +398,7 @@ END_TEST
 
 /* --- every short script ---------------------------------------------------------------------- */
 
-/* What may stand before a call; '^' is the start. */
+/* Returns the calls that may precede a call; '^' is the start. */
 static const char *predecessors(char call, bool reserve_first) {
     switch (call) {
     case 'A':

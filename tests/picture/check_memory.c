@@ -228,8 +228,8 @@ START_TEST(a_planned_step_is_laid_out_for_any_budget) {
 }
 END_TEST
 
-/* The words beside the picture hold every byte: each category of the job arena and of the batch
- * arena at its peak, and what packing could not use. */
+/* The words to the right of the picture hold every byte: each category of the job arena and of the
+ * batch arena at its peak, and the bytes that packing could not use. */
 START_TEST(the_legend_holds_every_byte_of_the_ledger) {
     struct pl_planned p;
     char figure[PL_BYTES_TEXT];

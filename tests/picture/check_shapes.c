@@ -27,8 +27,8 @@ START_TEST(ticks_stand_at_round_numbers) {
 }
 END_TEST
 
-/* At any span and number of ticks: 1, 2 or 5 times a power of ten, enough, and no finer than need
- * be. */
+/* The step at any span and number of ticks is 1, 2 or 5 times a power of ten, enough, and no finer
+ * than needed. */
 START_TEST(a_step_is_the_smallest_nice_one_that_is_enough) {
     static const double mantissas[] = {1, 2, 5}, next[] = {0.5, 0.5, 0.4}; /* the nice one below */
     for (int ticks = 1; ticks <= 12; ticks++) {

@@ -45,8 +45,8 @@ START_TEST(lora_trains_only_its_adapters) {
 }
 END_TEST
 
-/* What is trained whole is one tensor, not a second one beside the base's; but for a tied head,
- * which becomes a tensor of its own. */
+/* A module that is trained whole is one tensor, not a second one in addition to the base's; except
+ * for a tied head, which becomes a tensor of its own. */
 START_TEST(a_module_trained_whole_holds_what_full_fine_tuning_holds_of_it) {
     static const char *const names[] = {"embed_tokens", "lm_head"}, *const all[] = {"all-linear"};
     static const uint32_t optimizers[] = {PL_OPTIMIZER_ADAMW, PL_OPTIMIZER_ADAMW_8BIT};
@@ -257,7 +257,7 @@ static uint64_t kept_of_layer(const struct pl_planned *p, uint32_t layer) {
 
 static uint64_t expected_kept(const struct pl_model *m, uint64_t n, uint64_t b, uint32_t level) {
     uint64_t c = m->hidden, q = m->heads * m->head_dim, k = m->kv_heads * m->head_dim, f = m->ffn;
-    const uint64_t post = m->post_norms ? c : 0; /* what a norm behind each block reads */
+    const uint64_t post = m->post_norms ? c : 0; /* input of a norm after each block */
     const uint64_t norms = 4 * (m->post_norms ? 4 : 2), statistics = 4 * m->heads + norms;
     switch (level) {
     case PL_RECOMPUTE_NONE:

@@ -161,7 +161,7 @@ START_TEST(bf16_gradients_that_add_up_take_one_tensor_more) {
 }
 END_TEST
 
-/* Until the commit nothing that is trained changes, and no state of it. */
+/* Until the commit no trained tensor changes, and no state of one. */
 START_TEST(ops_before_the_commit_change_no_weight) {
     pl_test_model("Qwen3-0.6B", &model);
     model.layers = LAYERS;

@@ -59,7 +59,7 @@ static uint64_t bytes_at(const struct pl_program *p, enum pl_category c, enum pl
     return sum;
 }
 
-/* What each level of `offload` leaves on the device of weights, gradients and states. */
+/* The weights, gradients and states that each level of `offload` leaves on the device. */
 START_TEST(offload_moves_what_it_names_and_no_more) {
     static const enum pl_category moved[] = {PL_CATEGORY_OPTIMIZER, PL_CATEGORY_GRADIENTS,
                                              PL_CATEGORY_WEIGHTS};
@@ -103,8 +103,8 @@ static uint64_t device_bytes(struct pl_model m, uint64_t layers, uint32_t recomp
     return bytes;
 }
 
-/* With the kept activations in host memory too, not a byte; else the one tensor that a layer keeps.
- */
+/* With the kept activations in host memory too there is not a byte; else the one tensor that a
+ * layer keeps. */
 START_TEST(device_bytes_do_not_grow_with_the_depth) {
     struct pl_model m;
     pl_test_model(models[_i], &m);
@@ -128,7 +128,7 @@ START_TEST(a_window_of_an_update_is_all_the_device_holds_of_states) {
     pl_test_plan(&p, &s, &m);
     uint64_t embedding = m.vocab * m.hidden, window = UINT64_C(8) << 20;
     ck_assert_uint_gt(embedding, 4 * window);
-    /* of weight, gradient, two moments and master, two windows; or two whole gradients */
+    /* two windows of weight, gradient, two moments and master; or two whole gradients */
     uint64_t limit = 2 * window * (2 + 2 + 4 + 4 + 4);
     if (limit < 2 * 2 * embedding) limit = 2 * 2 * embedding;
     ck_assert_uint_le(p.plan->phases[PL_PHASE_OPTIMIZER].bytes, limit + (1 << 20));
@@ -231,7 +231,7 @@ static void a_host_tensor_outside_its_arena(struct pl_planned *p) {
     p->plan->places[out->out[0].id].offset = p->plan->host[PL_PLACE_PINNED].batch_bytes;
 }
 
-/* Without the copy back, the gradient in host memory is what it was. */
+/* Without the copy back, the gradient in host memory is unchanged. */
 static void a_gradient_that_was_not_copied_back(struct pl_planned *p) {
     const struct pl_op *out = find_copy(p->program, PL_OP_COPY_OUT, PL_CATEGORY_GRADIENTS);
     struct pl_operand *o = &p->program->operands[out->out - p->program->operands];

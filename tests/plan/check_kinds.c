@@ -87,7 +87,7 @@ START_TEST(a_kind_has_one_tensor_of_each_piece_of_a_loop) {
 }
 END_TEST
 
-/* In the layers that it has. Returns the tensors that it lacks. */
+/* Compares the layers that it has. Returns the number of tensors that it lacks. */
 static uint32_t compare(int i, enum pl_phase phase) {
     struct kinds_of_plan whole, brief;
     find(i, false, phase, &whole);

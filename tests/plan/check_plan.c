@@ -6,8 +6,8 @@
 #include <string.h>
 
 #define PACKING_LIMIT 0.02 /* over the largest live sum */
-/* Where a matrix is dequantised beside an MLP that is being rebuilt: the scratch of one product is
- * as large as what lies around it. */
+/* Here a matrix is dequantised while an MLP is being computed again: the scratch of one product is
+ * as large as the tensors around it. */
 #define PACKING_LIMIT_QLORA_MLP 0.07
 
 static const uint32_t levels[] = {PL_RECOMPUTE_NONE,
@@ -94,7 +94,7 @@ static void vary(struct pl_job_shape *s, const struct pl_model *m, int i) {
         break;
     default:
         s->freeze_layers = s->mode == PL_MODE_FULL ? 24 : 23;
-        break; /* of Qwen2.5-0.5B */
+        break; /* the layers of Qwen2.5-0.5B */
     }
 }
 
@@ -226,7 +226,7 @@ static void an_undeclared_write_in_place(struct pl_planned *p) {
 
 static void a_product_of_other_columns(struct pl_planned *p) {
     struct pl_operand *o = operands_of(p->program, find_op(p->program, PL_OP_LINEAR, 0));
-    o[PL_LINEAR_X].cols = 64; /* of 576 */
+    o[PL_LINEAR_X].cols = 64; /* instead of 576 */
 }
 
 static void an_operand_of_another_type(struct pl_planned *p) {

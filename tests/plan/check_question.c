@@ -114,7 +114,7 @@ static const char *const growing[][5] = {
     {"vram_margin", "1GiB", "1GiB", "1GiB", "1GiB"}, /* is no byte of a plan */
 };
 
-/* Of one question alone: more samples, longer ones or a larger adapter never need less. */
+/* Changes of one question: more samples, longer ones or a larger adapter never need less. */
 START_TEST(more_never_needs_less) {
     const int key = _i / 6, mode = _i % 3;
     const uint32_t sm = _i / 3 % 2 ? 90 : 0;

@@ -87,7 +87,7 @@ START_TEST(pieces_of_a_rectangle_are_packed_without_a_gap) {
 }
 END_TEST
 
-/* Whether so many bytes are enough has one answer, wherever the search ends. */
+/* The question if so many bytes are enough has one answer, wherever the search ends. */
 START_TEST(an_early_end_changes_no_answer) {
     struct instance whole, early;
     make(&whole, (uint64_t)_i + 100);
@@ -123,7 +123,7 @@ START_TEST(rows_of_a_unit_share_an_offset) {
 }
 END_TEST
 
-/* So many layers that are alike. */
+/* Makes so many layers that are alike. */
 static void repeat(struct instance *t, uint32_t times) {
     const uint32_t n = t->units.n;
     for (uint32_t i = n; i-- > 0;) {
@@ -187,7 +187,7 @@ static bool is_alive(const struct pl_units *u, uint32_t unit, uint32_t op) {
     return false;
 }
 
-/* Whether some moment has all that is alive at an op. */
+/* True if some moment has everything that is alive at an op. */
 static bool is_covered(const struct pl_conflicts *c, const struct pl_units *u, uint32_t op) {
     for (uint32_t m = 0; m < c->n_moments; m++) {
         bool all = true;

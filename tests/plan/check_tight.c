@@ -93,7 +93,7 @@ static struct pl_job_shape draw_shape(const struct pl_model *m) {
 /* --- what a plan leaves unused --------------------------------------------------------------- */
 
 struct loose {
-    double share; /* of the bytes that are alive */
+    double share; /* share of the bytes that are alive */
     uint64_t packed, live;
     char what[256];
 };
@@ -227,9 +227,8 @@ START_TEST(drawn_plans_are_within_a_fiftieth_of_what_is_alive) {
 }
 END_TEST
 
-/* Of the five layers that are alike, the input of the first lies there until the last of them has
- * come back: for those that the fold leaves out as well (Gemma's sliding windows end at layer 10).
- */
+/* The input of the first of five equal layers stays until the last of them has come back: also for
+ * those that the fold leaves out (Gemma's sliding windows end at layer 10). */
 START_TEST(what_a_short_run_is_given_is_there_for_all_of_it) {
     const struct pl_traits traits = pl_traits_cuda(80);
     struct pl_planned p;

@@ -1,5 +1,5 @@
-/* check_base.c - frozen weights in bf16 beside activations in fp32: of which jobs, and what of the
- * program that changes. */
+/* check_base.c - frozen weights in bf16 with activations in fp32: the jobs that have them, and the
+ * changes in the program. */
 #include "estimator/config/job_text.h"
 #include "estimator/config/validate.h"
 #include "tests/plan/planning.h"

@@ -35,7 +35,7 @@ enum {
     HOSTED = PL_TEST_VARIANTS + 2 * N_MIXES, /* alone: inputs of layers, the embedding */
     N_VARIANTS = HOSTED + 2,
     N_PROGRAMS = 3 * N_VARIANTS * N_SIZES,
-    STRIDE = 23 /* of the programs of a model, which ones depends on it */
+    STRIDE = 23 /* the choice of programs of a model depends on it */
 };
 
 static struct pl_model model;
@@ -102,7 +102,7 @@ static void compare_times(const struct pl_program *a, const struct pl_program *b
     check_close(pl_program_update_seconds(a, &speed), pl_program_update_seconds(b, &speed), n);
 }
 
-/* Whether the brief program lacks layers. */
+/* Returns true if the brief program lacks layers. */
 static bool compare_both(const struct pl_job_shape *s, const struct pl_traits *t,
                          void (*times)(const struct pl_program *a, const struct pl_program *b)) {
     struct pl_planned brief, whole;

@@ -42,7 +42,7 @@ static uint64_t digest_of(const struct pl_planned *p) {
     return pl_digest_value(&h);
 }
 
-/* Of gate, up and their product, and their gradients: the hump of a layer. */
+/* Returns the rows of gate, up and their product, and their gradients: the peak of a layer. */
 static uint64_t most_rows_of_mlp(const struct pl_program *p) {
     uint64_t most = 0;
     for (uint32_t i = 0; i < p->n_tensors; i++) {
@@ -103,7 +103,7 @@ START_TEST(updates_in_the_backward_pass_are_sound) {
 }
 END_TEST
 
-/* At lengths where activations are most of the peak, chunks leave the rows of the MLP out: gate,
+/* At lengths where activations are most of the peak, chunks leave out the rows of the MLP: gate,
  * up, their product and its gradient. */
 START_TEST(the_hump_of_a_layer_falls) {
     enum { LONG = 16384, CHUNK = 512 };
@@ -123,7 +123,7 @@ START_TEST(the_hump_of_a_layer_falls) {
 }
 END_TEST
 
-/* Of a program: its layers' operations, times chunks. */
+/* The limit of a program is its layers' operations, times chunks. */
 START_TEST(too_many_chunks_are_refused) {
     struct pl_job_shape s = shape_of(0);
     const struct pl_traits traits = pl_traits_cpu(1);

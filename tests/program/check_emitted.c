@@ -71,8 +71,8 @@ static void check_program(const struct pl_program *p, const char *model) {
     }
 }
 
-/* What makes an operand of a product, in either pass: a weight in 4 bits or of host memory, and the
- * input of an adapter without what is dropped of it. */
+/* True for ops that make an operand of a product, in either pass: a weight in 4 bits or of host
+ * memory, and the input of an adapter after dropout. */
 static bool serves_products(enum pl_op_kind kind) {
     return kind == PL_OP_DEQUANT4 || kind == PL_OP_COPY_IN || kind == PL_OP_COPY_OUT ||
            kind == PL_OP_DROPOUT;

@@ -8,7 +8,8 @@
 #include <string.h>
 
 #define THREADS 2
-/* Of a product of fp32 whose rows are whole vectors: a panel of as many k as the adapter has. */
+/* Scratch of an fp32 product whose rows are whole vectors: a panel of as many k as the adapter
+ * has. */
 #define PRODUCT_BYTES(rank) (UINT64_C(4) * THREADS * PL_GEMM_PANEL * (rank))
 
 static struct pl_diag diag;
@@ -97,8 +98,8 @@ START_TEST(bytes_do_not_grow_with_the_layers_nor_past_the_stretch) {
     plan(&many, pl_program_create_merge, "llama", 80, 64, "all-linear", 8);
     ck_assert_uint_eq(few.plan->arena_bytes, many.plan->arena_bytes);
     ck_assert_uint_eq(many.plan->job_bytes, 0);
-    /* hidden 8192, ffn 32768: a matrix of 1 GiB in fp32 passes in 2^21 elements, twice over, beside
-     * A of 64 x 32768 and the blocks of the product */
+    /* hidden 8192, ffn 32768: a matrix of 1 GiB in fp32 passes in 2^21 elements, twice over, with A
+     * of 64 x 32768 and the blocks of the product */
     plan(&wide, pl_program_create_merge, "llama", 1, 8192, "all-linear", 64);
     const uint64_t passing = wide.plan->arena_bytes - PRODUCT_BYTES(64);
     ck_assert_uint_gt(passing, UINT64_C(24) << 20);

@@ -19,7 +19,7 @@ enum { N_MODELS = sizeof models / sizeof *models, LAYERS = 7, KINDS = N_MODELS *
 
 static const struct {
     uint32_t batch;
-    uint64_t chunk, mlp; /* of the MLP: in variants that cut it */
+    uint64_t chunk, mlp; /* tokens of the MLP, in variants that split it */
 } sizes[] = {{1, 128, 100}, {2, PL_AUTO, 100}, {9, 100, 64}, {5, 2048, 1000},
              {3, 16, 64},   {1, 0, 0},         {7, 250, 64}, {4, 64, 100}};
 enum { N_SIZES = sizeof sizes / sizeof *sizes };
@@ -36,7 +36,7 @@ static void prepare(int kind) {
 
 /* Variants beyond the listed ones: lives of gradients, of full fine-tuning alone. */
 enum { LIVES = 4, UNCUT = PL_TEST_VARIANTS + LIVES };
-/* And some of them with an MLP in chunks, where a level lets go of it. */
+/* Some of them also have an MLP in chunks, with a level that drops it. */
 enum { VARIANTS = 2 * UNCUT, SOME = 3 };
 
 static int next_variant(int kind, int v) {

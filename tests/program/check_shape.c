@@ -109,7 +109,7 @@ START_TEST(gradients_in_bf16_are_folded_where_several_micro_batches_add_up) {
     static const struct {
         const char *yaml;
         bool folds;
-        enum pl_dtype dtype; /* of gradients */
+        enum pl_dtype dtype; /* type of gradients */
     } rows[] = {
         {"gradient_dtype: bf16\ngradient_accumulation_steps: 2\n", true, PL_DTYPE_BF16},
         {"gradient_dtype: bf16\nglobal_batch_size: 2\n", true, PL_DTYPE_BF16},

@@ -111,9 +111,9 @@ static uint64_t model_bytes(const struct pl_program *p) {
     return bytes;
 }
 
-/* What of one rank's bytes is divided, and what a block of each part of it is of that. */
+/* The divided part of one rank's bytes, and the size of a block of each part of it. */
 struct divided {
-    double states, state_blocks; /* as elements of what is trained */
+    double states, state_blocks; /* per element of trained tensors */
     double cut, cut_blocks;      /* bytes, under `weights` */
 };
 
@@ -164,7 +164,7 @@ START_TEST(ranks_hold_parts_of_one) {
         const double of_states = sharding >= PL_SHARDING_OPTIMIZER ? n : 1;
         const double of_cut = sharding == PL_SHARDING_WEIGHTS ? n : 1;
         double sum = 0, kept = 0;
-        for (uint32_t r = 0; r<n; r += n> 8 ? 21 : 1) { /* of 64: 0, 21, 42, 63 */
+        for (uint32_t r = 0; r<n; r += n> 8 ? 21 : 1) { /* for 64 ranks: 0, 21, 42, 63 */
             s = shape_of(&m, job, n, r, sharding);
             pl_test_plan(&held, &s, &m);
             ck_assert_msg(pl_plan_check(held.plan, &d) == PL_ERR_OK, "%s", d.message);
@@ -207,8 +207,8 @@ static uint32_t exchanges_of(const struct pl_program *p, enum pl_phase phase) {
     return n;
 }
 
-/* Whether every row of every gradient is added to once, on the rank that has it, and all of that is
- * before the norm. */
+/* Checks that every row of every gradient is added to once, on the rank that has it, before the
+ * norm. */
 static void expect_sums_before_norm(const struct pl_program *p) {
     const struct pl_step_ops ops = pl_program_step_ops(p);
     for (uint32_t i = 0; i < p->n_tensors; i++) {
@@ -305,8 +305,8 @@ static double trained_bytes(const struct pl_program *p) {
     return bytes;
 }
 
-/* In fp32, of one micro-batch a rank: gradients pass once, and what comes of them once. Under
- * `weights` matrices pass twice instead, for the forward and for the backward pass. */
+/* In fp32, with one micro-batch a rank, gradients are sent once, and the results once. Under
+ * `weights` matrices are sent twice instead, for the forward and for the backward pass. */
 START_TEST(a_step_sends_what_a_ring_sends) {
     const uint32_t n = 4, sharding = shardings[_i];
     struct pl_model m;

@@ -54,7 +54,7 @@ static uint64_t largest_copy(const struct pl_program *p) {
     return most;
 }
 
-/* What all panels have together, of both directions. */
+/* The sums over all panels, of both directions. */
 struct sums {
     double unpacked;       /* elements */
     double bytes;          /* that DEQUANT4 moves */

@@ -113,7 +113,7 @@ START_TEST(a_plan_gives_every_product_what_its_kernel_asks_for) {
     struct pl_job_shape s = pl_test_shape(&m, jobs[_i].mode, PL_RECOMPUTE_FULL, 2, 256);
     s.dtype = jobs[_i].dtype;
     s.adapter_dtype = jobs[_i].adapter;
-    if (s.dtype == F32) s.gradient_dtype = F32; /* as pl_job_shape_init() does */
+    if (s.dtype == F32) s.gradient_dtype = F32; /* like pl_job_shape_init() */
     s.lora_dropout = 0.1;
     ck_assert_int_eq(pl_program_create(&m, &s, &cuda, &p, &d), PL_ERR_OK);
     for (uint32_t i = 0; i < p->n_ops; i++) {

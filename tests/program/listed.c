@@ -19,7 +19,7 @@ struct pl_job_shape pl_test_listed_shape(const struct pl_model *m, int mode) {
     return s;
 }
 
-/* What makes a variant of the shape; what a mode does not know changes nothing there. */
+/* The variants of the shape; a setting that a mode does not have changes nothing there. */
 static const struct variant {
     uint32_t recompute, optimizer, offload;
     bool embedding_on_host, update_on_host, exact_gradients, folds, drops, freezes, packs, head4,

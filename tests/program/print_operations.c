@@ -32,7 +32,7 @@ static void add_operands(struct pl_text *t, const char *title, const struct pl_o
     pl_text_add(t, n ? "\n" : " none\n");
 }
 
-/* In lines of at most WIDTH letters. */
+/* Adds lines of at most WIDTH letters. */
 static void add_lines(struct pl_text *t, const char *words) {
     enum { WIDTH = 96 };
     while (strlen(words) > WIDTH) {

@@ -122,7 +122,7 @@ START_TEST(all_halve_when_one_is_out_of_memory) {
 }
 END_TEST
 
-/* In a later step: the steps before it stay, and only that one is done again. */
+/* The fault comes in a later step: the steps before it stay, and only that one is repeated. */
 START_TEST(a_later_step_alone_is_done_again) {
     make("full", "sharding: weights\n");
     crew_expect(0, dir, &(struct crew){3, 0, NULL},
@@ -142,7 +142,7 @@ START_TEST(a_later_step_alone_is_done_again) {
 }
 END_TEST
 
-/* What the other ranks have made of the step that failed changes none that follows. */
+/* The work of the other ranks in the step that failed changes none that follows. */
 START_TEST(steps_after_it_are_those_of_one_rank) {
     static const struct {
         const char *mode, *more;
@@ -165,7 +165,8 @@ START_TEST(steps_after_it_are_those_of_one_rank) {
 }
 END_TEST
 
-/* What no rank can do without ends all with the status of missing memory, and rank 0 says whose. */
+/* A lack that no rank can avoid ends all with the status of missing memory, and rank 0 says
+ * whose. */
 START_TEST(exhaustion_ends_all) {
     make("full", "sharding: optimizer\n");
     for (unsigned odd = 0; odd < 3; odd += 2) {
@@ -210,7 +211,7 @@ static const struct {
     {"lora", "lora_r: 4\nloss_chunk_tokens: 4\n", 4, 2},
 };
 
-/* Without recomputation. */
+/* Returns the need without recomputation. */
 static double needed_bytes(unsigned ranks, const char *threads, const char *batch) {
     struct outcome o =
         plimsoll_expect(0, dir,
@@ -366,7 +367,7 @@ START_TEST(an_error_of_the_job_is_shown_once) {
 }
 END_TEST
 
-/* Before a device is opened the others are told at once, and wait for none that is not there. */
+/* The others are told at once, before a device is opened, and wait for no rank that is gone. */
 START_TEST(a_rank_that_is_refused_ends_all_at_once) {
     make("full", "");
     struct crew_outcome o = crew_run(dir, &(struct crew){3, 2, "val_set_size=24"},

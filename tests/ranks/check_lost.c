@@ -129,7 +129,7 @@ static void expect_bill(const json_t *ranks, const char *out) {
     json_decref(log);
 }
 
-/* Of every rank: told before, planned, allocated. */
+/* The bytes of every rank: reported before, planned, allocated. */
 START_TEST(the_bill_is_what_is_allocated) {
     static const char *const shardings[] = {"none", "optimizer", "gradients", "weights"};
     make("full", "");
@@ -166,7 +166,7 @@ static void note_checkpoint(const char *name, void *last) {
     if (step > *(int *)last) *(int *)last = step;
 }
 
-/* What a crew has left is what one rank would have, and it is resumed. */
+/* The files of a crew are those of one rank, and the run is resumed from them. */
 static void expect_resumable(void) {
     struct pl_diag d = {0};
     int last = 0;

@@ -14,9 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How far the losses and norms of a run may be from those of one device, relative.
+/* The distance by which the losses and norms of a run may differ from those of one device,
+ * relative.
  *   FP32  two orders of a sum of n numbers differ by about sqrt(n) 2^-24: 1e-6 for the tokens of
- *         these steps; eight updates carry that on
+ *         these steps; eight updates add up
  *   BF16  a weight whose master differs in its last bit may be rounded to the next bf16, which is
  *         2^-8 away; a loss sees thousands of weights, of which few do
  *   SUMS  gradients are sums in bf16, each rounded by half a unit, 2^-9, and so is every update */
@@ -28,8 +29,8 @@
     { "dtype=bf16", "master_weights=false", "gradient_dtype=bf16" }
 
 static const struct kind {
-    const char *name;    /* of the golden case */
-    const char *samples; /* of a step */
+    const char *name;    /* name of the golden case */
+    const char *samples; /* samples of a step */
     unsigned ranks;
     double tolerance;
     const char *more[4]; /* NULL: no more */
@@ -189,8 +190,8 @@ static const char *fault_of(const char *dir, int number, unsigned rank) {
         __VA_ARGS__, NULL                                                                          \
     }
 
-/* In a micro-batch, or in any kind of op before the update: no rank has updated, and all end as if
- * they had begun with half the micro-batch. */
+/* The fault is in a micro-batch, or in any kind of op before the update: no rank has updated, and
+ * all end as if they had begun with half the micro-batch. */
 START_TEST(all_halve_when_one_is_out_of_memory) {
     char dir[SCRATCH_PATH];
     const unsigned odd = (unsigned)(_i + 1) % RANKS;

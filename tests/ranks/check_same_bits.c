@@ -15,8 +15,8 @@
 #include <string.h>
 
 static const struct kind {
-    const char *name;    /* of the golden case */
-    const char *samples; /* of a step */
+    const char *name;    /* name of the golden case */
+    const char *samples; /* samples of a step */
     const char *more[4]; /* NULL-terminated */
     bool lora;
 } kinds[] = {
@@ -89,7 +89,7 @@ static void expect_same_checkpoint(const char *name, void *ctx) {
 
 static void expect_same(const struct kind *k, const char *a, const char *b) {
     struct runs runs = {a, b, 0};
-    dir_each(a, expect_same_checkpoint, &runs); /* of the last step */
+    dir_each(a, expect_same_checkpoint, &runs); /* checkpoint of the last step */
     ck_assert_uint_eq(runs.found, 1);
     joblog_assert_same_steps(a, b);
     expect_same_evaluations(a, b);

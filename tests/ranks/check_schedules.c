@@ -60,7 +60,7 @@ static const struct {
     {"lora", "lora_r: 4\nlora_dropout: 0.2\n", "adapter_model"},
 };
 
-static unsigned once; /* of a schedule with `rank_order: false`: its ranks; 0 = it has not */
+static unsigned once; /* ranks of a schedule with `rank_order: false`; 0 = it has not */
 
 static void make(unsigned job) {
     tiny_make(dir, &(struct tiny){.mode = jobs[job].mode},
@@ -70,7 +70,7 @@ static void make(unsigned job) {
                     jobs[job].more, BATCH, once ? "false" : "true", STEPS, LIMIT));
 }
 
-struct run {              /* of several ranks */
+struct run {              /* a run of several ranks */
     unsigned ranks, rank; /* rank: that is disturbed */
     char devices[24], cut[24], save[24];
 };
@@ -86,7 +86,7 @@ static struct run draw_run(void) {
     return r;
 }
 
-/* Of one rank where that has the same bits. */
+/* Runs as one rank if that has the same bits. */
 static void undisturbed(const char *out, const char *fault) {
     const char *words[] = {textf("output_dir=%s", out),
                            "save_steps=1",
@@ -119,7 +119,7 @@ static bool names_a_rank(const char *err) {
     return names_a_loss(err) || strstr(err, " was ended by signal ");
 }
 
-/* After the last step there may be none left to miss the rank. */
+/* After the last step there may be no rank left to miss it. */
 static void expect_lost(const struct outcome *o, bool may_be_done) {
     ck_assert_msg(o->status != 0 || may_be_done, "%s: exit 0: %s", story, o->err);
     ck_assert_msg(o->status == 0 || names_a_rank(o->err) || may_be_done, "%s: exit %d: %s", story,
@@ -141,7 +141,7 @@ static const int numbers[] = {
     [KILL] = SIGKILL, [STOP] = SIGSTOP, [PAUSE] = SIGSTOP, [TERM] = SIGTERM};
 static const char *const names[] = {"SIGKILL", "SIGSTOP", "SIGSTOP and SIGCONT", "SIGTERM"};
 
-/* At any time, or soon after a step that is made now. */
+/* Waits for a random time, or until soon after the next step. */
 static void wait_for_the_moment(size_t had) {
     const bool steps = draw(2) && had < STEPS;
     const unsigned after = steps ? (unsigned)had + 1 + draw(STEPS - (unsigned)had) : 0;
@@ -301,7 +301,7 @@ static void note_newest(const char *name, void *newest) {
     if (step > *(unsigned *)newest) *(unsigned *)newest = step;
 }
 
-/* What is resumed from is whole. Older checkpoints may be half removed. */
+/* The newest checkpoint is whole. Older ones may be half removed. */
 static void compare_newest(void) {
     struct pl_diag d = {0};
     char ref[] = "ref";

@@ -22,7 +22,7 @@ static const struct run {
     {4, "full", "optimizer", 2, 12, "false"}, {3, "lora", "auto", 1, 8, "false"},
 };
 
-/* Of a step of this rank, planned as the run plans it. */
+/* Returns the bytes of a step of this rank, planned as the run plans it. */
 static double foretold(const char *dir, const struct run *run, uint32_t rank) {
     struct job_of_rank p;
     job_of_rank_open(&p, dir, run->ranks, rank);
@@ -51,8 +51,8 @@ static double counted(const char *dir, unsigned steps, uint32_t rank) {
     return bytes;
 }
 
-/* Of a step, by each rank. Two runs differ by their steps alone: what is loaded and saved is sent
- * by both. */
+/* Measures the bytes of a step for each rank. Two runs differ by their steps alone: the bytes of
+ * loading and saving are sent by both. */
 static void measure(const struct run *run, double sent[CREW_RANKS]) {
     char dir[SCRATCH_PATH];
     scratch_make(dir);
@@ -78,7 +78,7 @@ START_TEST(a_step_sends_what_is_foretold) {
 }
 END_TEST
 
-/* With 1 and with 8 micro-batches of a rank; in order the gradients of each are sent. */
+/* Ranks have 1 and 8 micro-batches; with rank_order the gradients of each are sent. */
 START_TEST(one_exchange_does_not_grow_with_the_micro_batches) {
     double one[CREW_RANKS], eight[CREW_RANKS];
     const char *const order = _i ? "true" : "false";
@@ -90,7 +90,7 @@ START_TEST(one_exchange_does_not_grow_with_the_micro_batches) {
 }
 END_TEST
 
-/* What is saved of a rank never leaves it: runs with and without checkpoints send as much. */
+/* The saved parts of a rank never leave it: runs with and without checkpoints send as much. */
 START_TEST(checkpoints_send_nothing) {
     static const char *const shardings[] = {"none", "optimizer", "gradients", "weights"};
     char dir[SCRATCH_PATH], sharding[24];

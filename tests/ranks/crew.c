@@ -17,7 +17,7 @@
 
 #define MARK    "--rank"
 #define PRELOAD "LD_PRELOAD="
-enum { LIMIT_SECONDS = 10 }; /* of the launcher, for ranks that outlive the first */
+enum { LIMIT_SECONDS = 10 }; /* limit of the launcher, for ranks that outlive the first */
 
 const char *crew_device(void) {
     const char *given = getenv("GOLDEN_DEVICE");

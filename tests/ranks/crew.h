@@ -1,7 +1,7 @@
 /* crew.h - runs of several ranks through the real binary. Failures end the test.
  *
  * The launcher of crew_run executes the test's own program once a rank, which waits for plimsoll
- * and keeps what it said and how it ended.
+ * and keeps its output and its exit status.
  *   1  a rank never outlives the test: it is killed with the process that started it
  * Use: if (crew_is_rank(argc, argv)) return crew_rank(argc, argv);
  *      if (!crew_has_ranks()) return 77; ... */
@@ -17,9 +17,9 @@
 #define CREW_RANKS 8
 #define CREW_WORDS 20
 
-/* GOLDEN_DEVICE; "cpu" unless it is set. */
+/* Returns GOLDEN_DEVICE; "cpu" unless it is set. */
 const char *crew_device(void);
-/* False, with a line on stderr: this build moves nothing between such devices. */
+/* False, with a line on stderr, if this build moves nothing between such devices. */
 bool crew_has_ranks(void);
 
 bool crew_is_rank(int argc, char *const *argv);
@@ -27,25 +27,27 @@ int crew_rank(int argc, char *const *argv);
 
 struct crew {
     unsigned ranks;
-    unsigned odd;         /* the rank that is given one word more; */
-    const char *odd_word; /* NULL = none; NAME/: it runs in that directory; LD_PRELOAD=PATH: so */
+    unsigned odd;         /* the rank that gets one more word; */
+    const char *odd_word; /* NULL = none; NAME/: it runs in that directory; LD_PRELOAD=PATH: with
+                             that library */
 };
 struct crew_end {
     int status; /* as of struct outcome */
     char *err;
 };
 struct crew_outcome {
-    int status; /* that of the launcher */
+    int status; /* status of the launcher */
     double seconds;
     struct crew_end ranks[CREW_RANKS];
 };
-/* `plimsoll train run.yaml words...` in cwd, as ranks; at most CREW_WORDS, NULL-terminated. */
+/* Runs `plimsoll train run.yaml words...` in cwd, as ranks; at most CREW_WORDS, NULL-terminated. */
 struct crew_outcome crew_run(const char *cwd, const struct crew *crew, const char *const words[]);
 void crew_finish(struct crew_outcome *o);
 /* crew_run, and the test ends unless every rank exits with `status`. */
 void crew_expect(int status, const char *cwd, const struct crew *crew, const char *const words[]);
 
-/* The process of a rank of `plimsoll train --devices` that runs in cwd; 0 = there is none now. */
+/* Returns the process of a rank of `plimsoll train --devices` that runs in cwd; 0 = there is none
+ * now. */
 pid_t crew_try_rank(const char *cwd, unsigned rank);
 /* Waits for it; 0 = it did not come, or had ended already. */
 pid_t crew_look_for_rank(const char *cwd, unsigned rank);

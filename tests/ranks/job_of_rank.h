@@ -16,7 +16,7 @@ struct job_of_rank {
     struct pl_planned held;
 };
 
-/* dir/run.yaml, with `devices` and the rank put in. */
+/* Opens dir/run.yaml, with `devices` and the rank set. */
 void job_of_rank_open(struct job_of_rank *p, const char *dir, uint32_t ranks, uint32_t rank);
 void job_of_rank_close(struct job_of_rank *p);
 

@@ -42,7 +42,7 @@ static void set_width(unsigned short columns) {
     ck_assert_int_eq(ioctl(master, TIOCSWINSZ, &size), 0);
 }
 
-/* What was drawn since the last call. */
+/* Returns the output since the last call. */
 static const char *drawn(void) {
     static char text[4096];
     ssize_t n = read(master, text, sizeof text - 1);
@@ -139,7 +139,7 @@ START_TEST(steps_within_a_tenth_of_a_second_are_not_drawn_but_the_last_is) {
     struct pl_step_report r = report;
     pl_progress_step(&p, &r);
     ck_assert_str_ne(drawn(), "");
-    p.last_drawn += 1000; /* as if drawn this very moment, however slow the machine */
+    p.last_drawn += 1000; /* as if drawn at this moment, however slow the machine */
     r.step = 13;
     pl_progress_step(&p, &r);
     ck_assert_str_eq(drawn(), "");

@@ -47,7 +47,7 @@ START_TEST(the_shown_output_comes_out_part_by_part) {
 }
 END_TEST
 
-/* What CPython 3.11 returned for the listing, number for number. */
+/* The values that CPython 3.11 returned for the listing, number for number. */
 static const struct row listed[] = {
     {8, "fp16", .bill = {16.0, 16.0, 64.0, 0.43, 96.93}},
     {8, "fp16", .no_checkpointing = true, .bill = {16.0, 16.0, 64.0, 1.07, 97.57}},

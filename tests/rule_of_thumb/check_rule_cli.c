@@ -1,4 +1,4 @@
-/* check_rule_cli.c - questions without a model through the binary, and what stands beside a plan.
+/* check_rule_cli.c - questions without a model through the binary, and the figures next to a plan.
  * PLIMSOLL names the binary. */
 #include "estimator/rule_of_thumb/rule_tables.h"
 #include "tests/support/child.h"
@@ -19,7 +19,7 @@ static json_t *ask(int status, const char *const words[]) {
         argv[2 + i] = words[i];
     struct outcome p = plimsoll_run(NULL, argv);
     json_error_t error;
-    json_t *root = json_loads(p.out, 0, &error); /* refuses anything behind the object */
+    json_t *root = json_loads(p.out, 0, &error); /* refuses anything after the object */
     ck_assert_msg(root != NULL, "%s: %s%s", error.text, p.out, p.err);
     ck_assert_msg(p.status == status, "exit %d: %s", p.status, p.err);
     ck_assert_int_eq(json_integer_value(json_object_get(root, "schema")), 1);

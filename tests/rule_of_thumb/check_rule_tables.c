@@ -177,7 +177,7 @@ START_TEST(published_qlora_figures_lie_within_16_percent_of_the_formula) {
 }
 END_TEST
 
-/* Without checkpointing eleven cells of twelve agree; 1 x 4096 is 8.9 GB, which is no "maybe". */
+/* Eleven cells of twelve agree without checkpointing; 1 x 4096 is 8.9 GB, which is no "maybe". */
 START_TEST(the_grid_agrees_with_the_published_marks_but_for_one) {
     static const char *const batches[] = {"batch_1", "batch_4", "batch_8"};
     static const char *const ours[] = {"fits", "tight", "no"}, *const marks[] = {"yes", "maybe",
@@ -206,7 +206,7 @@ START_TEST(the_grid_agrees_with_the_published_marks_but_for_one) {
 }
 END_TEST
 
-/* What a GPU is said to train with QLoRA does not fall outside it by the formula either. */
+/* A model that a GPU is said to train with QLoRA fits by the formula too. */
 START_TEST(gpus_hold_what_is_said_of_them) {
     static const char *const fits[][3] = {{"fits", "fits", "no"},
                                           {"fits", "fits", "no"},

@@ -13,7 +13,7 @@
 #define PAIRS     8
 
 static const struct {
-    const char *config; /* behind the sizes */
+    const char *config; /* text after the sizes */
     double scale;
     double freq[PAIRS];
 } recorded[] = {
@@ -46,7 +46,7 @@ static const struct {
      0.9017839869787123,
      {1.0, 0.223994657, 0.0416666642, 0.00395284733, 0.00124999997, 0.000395284733, 0.000125000006,
       3.95284733e-05}},
-    /* what was trained on is max_position_embeddings where nothing says so */
+    /* the length of the training is max_position_embeddings if no key gives it */
     {"\"model_type\":\"llama\",\"max_position_embeddings\":256,\"rope_parameters\":"
      "{\"rope_type\":\"yarn\",\"rope_theta\":1e4,\"factor\":2.0}",
      1.0693147180559945,
@@ -147,10 +147,11 @@ END_TEST
     ",\"original_max_position_embeddings\":64,\"rope_scaling\":{\"type\":\"longrope\"," FACTORS    \
     "," more "}"
 
-/* What turns otherwise beyond a length. */
+/* Models that use other frequencies beyond a length. */
 static const struct {
     const char *config;
-    uint64_t longest, length; /* of a micro-batch; that its frequencies are those of */
+    uint64_t longest, length; /* longest sequence of a micro-batch; length to which its frequencies
+                                 belong */
     double scale;
     double freq[PAIRS];
 } by_length[] = {

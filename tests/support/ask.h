@@ -13,7 +13,7 @@ static inline struct pl_question pl_test_question(const struct pl_job *job,
     return q;
 }
 
-/* A pointer to a question that lives as long as the block; batch 0: the job's own. */
+/* Returns a pointer to a question that lives as long as the block; batch 0: the job's own. */
 #define PL_ASK(job, m, traits, budget, batch)                                                      \
     ((struct pl_question[]){pl_test_question(job, m, traits, budget, batch)})
 

@@ -21,9 +21,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MOST_CALLS   (1u << 20) /* whose callers are told apart */
+#define MOST_CALLS   (1u << 20) /* calls whose callers are told apart */
 #define MOST_STREAMS 64
-#define FRAMES       24 /* of callers */
+#define FRAMES       24 /* frames of callers */
 
 enum kind {
 #define ENUM(name) KIND_##name,
@@ -49,7 +49,7 @@ static struct {
 } rule = {.log = -1};
 static atomic_long calls;
 static atomic_bool armed, started, ready;
-static _Thread_local int inside; /* what is called from here does not count */
+static _Thread_local int inside; /* calls made from here do not count */
 
 /* POSIX has a pointer to an object become one to a function in this way alone. */
 #define NEXT(name)                                                                                 \
@@ -195,7 +195,7 @@ static void trace(void) {
     backtrace_symbols_fd(frames, backtrace(frames, FRAMES), STDERR_FILENO);
 }
 
-/* What is to happen to this call, which counts if the rule wants it. */
+/* The verdict on this call, which counts if the rule wants it. */
 enum verdict { PASS, FAIL, HALVE };
 
 static enum verdict meet(enum kind kind, const char *call, const char *path) {
@@ -225,7 +225,7 @@ static enum verdict meet_path(enum kind kind, const char *call, const char *path
     return is_wanted(path) ? meet(kind, call, path) : PASS;
 }
 
-/* Of a file with a name: no pipe, no terminal. */
+/* Decides for a file with a name: no pipe, no terminal. */
 static enum verdict meet_fd(enum kind kind, const char *call, int fd) {
     char path[PATH_MAX];
     if (!armed || inside || !rule.counts[kind]) return PASS;
@@ -274,7 +274,7 @@ OPEN(open64)
 OPENAT(openat)
 OPENAT(openat64)
 
-/* At least a byte: none would be the end of the file. */
+/* Returns at least one byte: none would be the end of the file. */
 static size_t half(size_t n) {
     return n > 1 ? n / 2 : n;
 }
@@ -426,7 +426,7 @@ static ssize_t stream_write(void *cookie, const char *data, size_t n) {
     size_t done = 0;
     for (ssize_t wrote = 1; done < n && wrote > 0; done += wrote > 0 ? (size_t)wrote : 0)
         wrote = write(((struct stream *)cookie)->fd, data + done, n - done);
-    return (ssize_t)done; /* as libc's own: less than n is an error */
+    return (ssize_t)done; /* like libc's own: less than n is an error */
 }
 
 static int stream_seek(void *cookie, off64_t *at, int whence) {
@@ -488,7 +488,7 @@ int fileno(FILE *f) {
 #define JUNK       0x5a
 #define JUNK_BYTES 65536 /* larger blocks are pages of the kernel's, zero in any case */
 
-/* What glibc's own are called when another library takes their names. */
+/* The names of glibc's own functions when another library takes theirs. */
 void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t n, size_t bytes);
 void *__libc_realloc(void *old, size_t bytes);

@@ -1,5 +1,5 @@
-/* fault_shim.h - stands before libc in a program under test: counts its calls, lets the N-th one
- * fail, be short or be the last, and tells of them.
+/* fault_shim.h - stands before libc in a program under test: counts its calls, makes the N-th one
+ * fail, be short or be the last, and reports them.
  *
  * fault_shim.so is preloaded (LD_PRELOAD), or fault_shim.c is linked into the test itself. In both
  * cases the environment says what happens; a name that is not set has no effect:
@@ -35,7 +35,7 @@
 
 #include <stdint.h>
 
-/* kind: what counts as one */
+/* kind: the calls that count as one */
 #define PL_FAULT_KINDS(X)                                                                          \
     X(memory)   /* malloc, calloc, realloc, memalign, aligned_alloc, posix_memalign */             \
     X(open)     /* open, openat and fopen, without O_CREAT */                                      \
@@ -53,8 +53,8 @@
     X(close)    /* close */                                                                        \
     X(stat)     /* stat, lstat, fstat, access */
 
-/* For the program that fault_shim.c is linked into: reads the environment anew and counts from 0;
- * stops, and writes what is written at the end. */
+/* Called by the program that fault_shim.c is linked into: reads the environment again and counts
+ * from 0; stops, and writes the report of the end. */
 void fault_shim_begin(void);
 void fault_shim_end(void);
 

@@ -7,16 +7,17 @@
 #include <jansson.h>
 #include <stdint.h>
 
-/* Every line of dir/train_log.jsonl, an array of objects. */
+/* Returns every line of dir/train_log.jsonl, an array of objects. */
 json_t *joblog_read(const char *dir);
-/* The number-th (from 0) line of this event, borrowed; NULL when there are fewer. */
+/* Returns the number-th (from 0) line of this event, borrowed; NULL if there are fewer. */
 json_t *joblog_event(const json_t *log, const char *event, size_t number);
-/* The line of a step, borrowed; NULL when it was not logged, and the test ends if it was twice. */
+/* Returns the line of a step, borrowed; NULL if it was not logged. The test ends if it was logged
+ * twice. */
 json_t *joblog_step(const json_t *log, uint64_t step);
 size_t joblog_count(const json_t *log, const char *event);
-/* A number of a line; the test ends if it is none. */
+/* Returns a number of a line; the test ends if it is not a number. */
 double joblog_number(const json_t *line, const char *key);
-/* A number of the summary of dir's run; the test ends when there is none. */
+/* Returns a number of the summary of dir's run; the test ends if there is none. */
 double joblog_summary(const char *dir, const char *key);
 /* Ends the test unless both logs hold the same steps with the same loss, grad_norm, learning_rate,
  * tokens and epoch, digit for digit. */

@@ -6,11 +6,11 @@
 
 #include <jansson.h>
 
-/* dir/trainer_state.json, and the object "plimsoll" of it, borrowed. */
+/* Read dir/trainer_state.json, and the object "plimsoll" of it, borrowed. */
 json_t *saved_state(const char *dir, json_t **plimsoll);
-/* Weights, states and whatever else lies in `a`, byte for byte, and every counter. Which run it
- * was, the settings that it was started with, and whether the digests of a file are those of its
- * pieces, may differ. Each file has its digests. */
+/* Compares weights, states and everything else in `a`, byte for byte, and every counter. The
+ * identity of the run, the settings that it was started with, and whether the digests of a file are
+ * those of its pieces, may differ. Each file has its digests. */
 void checkpoint_assert_same(const char *a, const char *b);
 
 #endif

@@ -13,13 +13,14 @@ void scratch_make(char dir[SCRATCH_PATH]);           /* a fresh directory under 
 void scratch_remove(const char *dir);                /* with everything in it; absent is fine */
 void scratch_copy(const char *from, const char *to); /* a tree; `to` must not exist */
 
-/* "dir/name", valid until the eighth next call. */
+/* Returns "dir/name", valid for the next seven calls. */
 const char *in_dir(const char *dir, const char *name);
-/* printf into the same ring of texts. */
+/* Prints into the same ring of texts. */
 const char *textf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 bool path_exists(const char *path);
-char *file_read(const char *path, size_t *bytes); /* malloc'd, NUL behind; bytes nullable */
+char *file_read(const char *path, size_t *bytes); /* malloc'd, with a NUL at the end; bytes
+                                                     nullable */
 void file_write(const char *path, const char *text);
 bool file_same(const char *a, const char *b);
 /* Calls visit for every entry of the directory, in the order of their names; returns how many. */

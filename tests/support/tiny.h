@@ -10,7 +10,7 @@
 
 struct tiny {
     const char *mode;                    /* NULL = full */
-    uint64_t rows, seed;                 /* of the data; 0 = 24 rows, seed 1 */
+    uint64_t rows, seed;                 /* seed of the data; 0 = 24 rows, seed 1 */
     uint64_t longest;                    /* tokens of a row; 0 = 16 */
     uint64_t hidden, layers, ffn, vocab; /* 0 = 32, 2, 48, 61 */
     bool untied;                         /* the head is a matrix of its own */

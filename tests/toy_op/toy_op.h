@@ -1,5 +1,5 @@
-/* toy_op.h - an operation that no other program has, and who calls for it: the gate of an MLP under
- * another name. What a table of the runtime has to be compiled with to know of it. */
+/* toy_op.h - an operation that no other program has, and its caller: the gate of an MLP under
+ * another name. A table of the runtime that is to contain it is compiled with this header. */
 #define PL_OP_ROWS_OF_A_TEST          "tests/toy_op/toy_op_rows.inc"
 #define PL_ACTIVATIONS_OF_A_TEST(ROW) ROW(TOY, "toy_silu", TOYGLU)
 #define PL_FAMILIES_OF_A_TEST         PL_FAMILY_TOY,

@@ -106,7 +106,7 @@ START_TEST(a_bf16_base_trains_the_same_bits_in_less_memory) {
 }
 END_TEST
 
-/* What auto decided is in the resolved file, and repeats the run. */
+/* The resolved file holds the decisions of auto, and repeats the run. */
 START_TEST(the_resolved_file_repeats_the_run) {
     make_base(0);
     make_job(0);

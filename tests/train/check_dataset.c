@@ -364,7 +364,7 @@ START_TEST(a_run_on_chats_records_their_template_and_day) {
     ck_assert_ptr_nonnull(strstr(resolved, "\nchat_date: "));
     ck_assert_ptr_nonnull(strstr(resolved, "\ntrain_on: responses\n"));
     free(resolved);
-    /* 13 and 15 bytes of answers, and 10 of `<|eot_id|>` behind each */
+    /* 13 and 15 bytes of answers, and 10 of `<|eot_id|>` after each */
     ck_assert(of_step("first", 1, "tokens") == 13 + 15 + 2 * 10);
 }
 END_TEST

@@ -89,7 +89,7 @@ START_TEST(a_resumed_run_ends_its_epochs_where_a_straight_one_does) {
 }
 END_TEST
 
-/* As versions stood whose steps took rows of two epochs. */
+/* Older versions had steps that took rows of two epochs. */
 START_TEST(a_checkpoint_from_elsewhere_is_refused) {
     make_job("learning_rate: 1e-2\nbatch_size: 4\nshuffle: false\nsave_steps: 1\n"
              "lr_scheduler: constant\n",
@@ -113,7 +113,7 @@ START_TEST(rows_that_train_nothing_are_in_no_step) {
 }
 END_TEST
 
-/* Where rows keep their places a step may have no target: it has no loss and moves nothing. */
+/* If rows keep their places a step may have no target: it has no loss and moves nothing. */
 START_TEST(a_step_without_a_target_changes_no_weight) {
     char a[SCRATCH_PATH + 16], b[SCRATCH_PATH + 16];
     make_job("learning_rate: 1e-2\nbatch_size: 1\nweight_decay: 0.5\nshuffle: false\n"

@@ -31,8 +31,8 @@ static void tear_down(void) {
 
 static const struct kind {
     const char *mode, *from;    /* FAULT_FROM */
-    const char *old, *new;      /* what makes the two runs differ */
-    const char *const files[4]; /* of the set, in the directory `in` */
+    const char *old, *new;      /* the key in which the two runs differ */
+    const char *const files[4]; /* files of the set, in the directory `in` */
     const char *in;
     const char *const generate[5]; /* that reads them */
 } kinds[] = {
@@ -132,7 +132,7 @@ static void make_runs(const struct kind *k) {
     TRAIN_WELL("output_dir=new", k->new);
 }
 
-/* _i: every kind, over what an earlier run has left and, behind those, into a new directory. */
+/* _i: every kind, over the files of an earlier run and then into a new directory. */
 START_TEST(a_kill_in_the_final_save_leaves_one_save) {
     const struct kind *k = &kinds[_i % N_KINDS];
     const bool over = _i < N_KINDS;

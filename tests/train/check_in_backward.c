@@ -40,7 +40,7 @@ static const char *const jobs[] = {
 };
 enum { N_JOBS = sizeof jobs / sizeof *jobs };
 
-/* What is computed again, and what lies in host memory. */
+/* Levels of recomputation, and of host memory. */
 static const char *const ways[][2] = {
     {"gradient_checkpointing=full"},
     {"gradient_checkpointing=none"},
@@ -246,7 +246,7 @@ static int first_small_step(const json_t *log) {
     return 0;
 }
 
-/* What is to be seen of a run that ran out of memory in one operation. */
+/* Returns the observed end of a run that ran out of memory in one operation. */
 static int resumed_from(const char *out, bool *went_back) {
     json_t *log = joblog_read(in_dir(dir, out));
     const json_t *event = joblog_event(log, "oom_recovery", 0);
@@ -388,7 +388,7 @@ int main(void) {
     tcase_add_test(tc, a_run_that_resumed_goes_back_to_where_it_began);
     tcase_add_loop_test(tc, a_norm_that_is_no_number_stops_the_updates, 0, 2);
     suite_add_tcase(s, tc);
-    /* Those that the emulated GPU runs, where a step takes a second. */
+    /* These run on the emulated GPU, where a step takes a second. */
     tc = tcase_create("auto");
     tcase_set_timeout(tc, 120);
     tcase_add_checked_fixture(tc, set_up, tear_down);

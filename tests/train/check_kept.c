@@ -63,7 +63,7 @@ static void expect_same_checkpoint(const char *a, const char *b) {
  */
 
 static const struct {
-    const char *yaml, *inject; /* of the run that fails */
+    const char *yaml, *inject; /* settings of the run that fails */
     int status;
     const char *code;
 } ends[] = {
@@ -88,7 +88,8 @@ START_TEST(a_run_that_cannot_go_on_leaves_its_last_whole_step) {
     tiny_make(dir, &(struct tiny){0}, yaml);
     TRAIN_WELL(textf("max_steps=%d", step), textf("save_steps=%d", step), "output_dir=straight");
     expect_same_checkpoint(textf("straight/checkpoint-%d", step), textf("out/checkpoint-%d", step));
-    if (ends[_i].status == 1) return; /* what made the next step so is in the weights already */
+    if (ends[_i].status == 1) return; /* the cause of the next step's failure is in the weights
+                                         already */
     TRAIN_WELL("max_steps=4");
     ck_assert(joblog_summary(in_dir(dir, "out"), "steps") == 4 && step == 3);
 }
@@ -265,7 +266,7 @@ static const char *const batches[] = {
     "batch_size: 8\ndtype: bf16\n", /* gradients in bf16, as those of one micro-batch */
 };
 
-/* A step has as many samples behind a recovery as before it, in the next run too. */
+/* A step has as many samples after a recovery as before it, in the next run too. */
 START_TEST(a_run_that_recovered_goes_on) {
     char yaml[256];
     snprintf(yaml, sizeof yaml, "lr_scheduler: constant\nsave_steps: 2\n%s", batches[_i]);

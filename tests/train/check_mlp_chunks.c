@@ -41,7 +41,7 @@ static const struct {
 };
 enum { N_JOBS = sizeof jobs / sizeof *jobs };
 
-/* In fp32, where a run of a few steps carries a difference of the last bits to about this. */
+/* A run of a few steps in fp32 carries a difference of the last bits to about this. */
 #define LOSS_BOUND   2e-6
 #define UPDATE_BOUND 2e-4
 
@@ -147,8 +147,7 @@ START_TEST(updates_in_the_backward_pass_change_no_bit) {
 }
 END_TEST
 
-/* What decides it is memory: with less of it, chunks; and a run that resumes with more keeps
- * them. */
+/* Memory decides it: with less of it, chunks; a run that resumes with more keeps them. */
 START_TEST(auto_cuts_where_nothing_else_fits_and_a_resumed_run_keeps_it) {
     const char *const wide[] = {"batch_size: 1", "gradient_checkpointing: full",
                                 "loss_chunk_tokens: 16", "save_steps: 1"};

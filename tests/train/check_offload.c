@@ -51,7 +51,7 @@ static const struct {
 };
 enum { N_JOBS = sizeof jobs / sizeof *jobs };
 
-/* What is offloaded, and where its update runs. */
+/* The offloaded tensors, and the place of their update. */
 static const char *const ways[][3] = {
     {"offload=optimizer"},
     {"offload=optimizer", "offload_update=host"},
@@ -133,7 +133,7 @@ static void untie(void) {
     free(config);
 }
 
-/* Of those jobs that train no embedding. */
+/* The jobs are those that train no embedding. */
 START_TEST(an_embedding_looked_up_on_the_host_changes_no_bit) {
     static const int frozen[] = {5, 8, 9, 12};
     char x[SCRATCH_PATH + 64], y[SCRATCH_PATH + 64];
@@ -250,7 +250,7 @@ END_TEST
 
 static const char *const kept_on_host[] = {"offload", "offload:2+full", "offload:1+light"};
 
-/* What a layer keeps grows with the micro-batch, so halving it answers a refusal. */
+/* The tensors that a layer keeps grow with the micro-batch, so halving it answers a refusal. */
 START_TEST(pinned_memory_that_is_refused_for_a_batch_is_answered_by_halving) {
     make(0, "seed: 3\n");
     char x[SCRATCH_PATH + 64], y[SCRATCH_PATH + 64];

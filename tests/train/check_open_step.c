@@ -28,7 +28,7 @@ static void make_job(uint64_t rows, const char *mode) {
 static const struct {
     uint64_t rows;
     const char *words[MOST_WORDS];
-    const char *says; /* of --dry-run, on either stream; after `!`: what is not said */
+    const char *says; /* output of --dry-run, on either stream; after `!`: an absent text */
 } answers[] = {
     {600, {NULL}, "16 samples a step (7 in the last of an epoch), 38 steps"},
     {600, {NULL}, "!note: samples a step"},
@@ -106,7 +106,7 @@ START_TEST(a_resumed_run_keeps_its_step) {
     plimsoll_train_expect(0, dir, (const char *[]){"max_steps=2", "save_steps=1", NULL});
     plimsoll_train_expect(0, dir, (const char *[]){"save_steps=1", NULL});
     json_t *log = joblog_read(in_dir(dir, "out"));
-    ck_assert_uint_eq(joblog_count(log, "step"), 7); /* of 99 rows */
+    ck_assert_uint_eq(joblog_count(log, "step"), 7); /* from 99 rows */
     ck_assert_double_eq(joblog_number(joblog_step(log, 3), "samples"), 16);
     ck_assert_double_eq(joblog_number(joblog_step(log, 7), "samples"), 3);
     json_decref(log);

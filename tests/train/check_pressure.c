@@ -109,8 +109,8 @@ START_TEST(recovery_ends_where_the_smaller_micro_batch_ends) {
 }
 END_TEST
 
-/* Of a model whose head is most of it: what folds its gradient would take more memory than half of
- * the micro-batch gives back, and there is no more than the first micro-batch takes. */
+/* The head is most of the model: folding its gradient would take more memory than half of the
+ * micro-batch gives back, and there is no more than the first micro-batch takes. */
 START_TEST(a_smaller_micro_batch_never_takes_more) {
     char budget[48];
     tiny_make(dir, &(struct tiny){.hidden = 128, .vocab = 4000},
@@ -199,7 +199,7 @@ static void make_open(int i) {
                     strstr(open_jobs[i].more, "preflight") ? "" : "preflight: off\n"));
 }
 
-/* What the run says it was, apart from where it is. */
+/* The settings of the runs agree, apart from their directories. */
 static void expect_same_settings(const char *a, const char *b) {
     static const char *const keys[] = {
         "batch_size",     "gradient_checkpointing", "loss_chunk_tokens", "optimizer_in_backward",
@@ -254,7 +254,7 @@ START_TEST(an_open_job_halves_to_what_fits) {
 }
 END_TEST
 
-/* Of a later step only the micro-batch becomes smaller; the file says so. */
+/* In a later step only the micro-batch becomes smaller; the file says so. */
 START_TEST(the_resolved_job_has_the_micro_batch_in_use) {
     static const char *const more[] = {KEPT, "optimizer_in_backward=true"};
     make_open(0);
@@ -316,7 +316,7 @@ static int expect_whole_output(void) {
     return count;
 }
 
-/* A checkpoint holds the micro-batch in use, so one behind a recovery is not like that of `ref`. */
+/* A checkpoint holds the micro-batch in use, so one after a recovery differs from that of `ref`. */
 static void expect_clean_exhaustion(const struct outcome *o) {
     ck_assert_msg(o->status == 4, "exit %d: %s", o->status, o->err);
     /* no batch is smaller than weights: there recovery has nothing to exhaust */

@@ -25,7 +25,7 @@ static void tear_down(void) {
     pl_profile_finish(&f);
 }
 
-/* As the executor would. */
+/* Records as the executor does. */
 static void run(uint32_t op, double seconds) {
     if (!e.times) return;
     e.times[op].seconds += seconds;
@@ -76,7 +76,7 @@ START_TEST(the_table_has_the_slowest_kind_first) {
     for (int step = 0; step < 2; step++) {
         pl_profile_begin(&f, &e, true);
         run(0, 1);
-        run(1, 1); /* of two micro-batches */
+        run(1, 1); /* two micro-batches */
         run(1, 2);
         run(2, 0);
         pl_profile_end(&f, &e, &load, of);

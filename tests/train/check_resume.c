@@ -45,7 +45,8 @@ static void expect(const struct outcome *o, int status, const char *what) {
     ck_assert_msg(strstr(o->err, what) != NULL, "no `%s` in: %s", what, o->err);
 }
 
-/* What fault_shim.h does in the next runs, name and value in turn; no name: nothing any more. */
+/* Sets the variables of fault_shim.h for the next runs, name and value in turn; no name: none any
+ * more. */
 static void shim(const char *const settings[]) {
     static const char *const names[] = {"FAULT_CALLS", "FAULT_AT",  "FAULT_DO",
                                         "FAULT_PATH",  "FAULT_LOG", "LD_PRELOAD"};
@@ -282,7 +283,7 @@ START_TEST(the_resolved_configuration_goes_on) {
 }
 END_TEST
 
-/* As the version before digests wrote it. */
+/* Writes it as the version before digests did. */
 static void make_earlier(const char *checkpoint) {
     static const char *const since[] = {"run_id", "run_number", "job",
                                         "files",  "format",     "state_xxh64"};
@@ -403,7 +404,7 @@ START_TEST(weights_of_which_nothing_is_known_are_not_replaced) {
 }
 END_TEST
 
-/* What transformers' Trainer leaves, as it lies in its output directory. */
+/* Makes the files that transformers' Trainer leaves in its output directory. */
 static void make_foreign(const char *more) {
     tiny_make(dir, &(struct tiny){.mode = "lora"}, "batch_size: 2\nmax_steps: 2\nsave_steps: 1\n");
     ck_assert_int_eq(mkdir(in_dir(dir, "out"), 0777), 0);
@@ -491,8 +492,8 @@ END_TEST
 /* --- the log, and the first micro-batch --------------------------------------------------------
  */
 
-/* After a power cut the log is what was synced: whoever goes on from a checkpoint has the steps
- * before it. */
+/* After a power cut the log has the lines that were synced: a run that resumes from a checkpoint
+ * has the steps before it. */
 START_TEST(the_log_is_on_disk_before_the_checkpoint_that_follows_it) {
     char log[SCRATCH_PATH + 16];
     snprintf(log, sizeof log, "%s/calls", dir);

@@ -8,7 +8,7 @@
 #define COUNT(a) (int)(sizeof(a) / sizeof *(a))
 #define PI       3.14159265358979323846
 
-/* By the formulas of get_*_schedule_with_warmup of transformers, with a peak of 1: the factor of
+/* The formulas of get_*_schedule_with_warmup of transformers, with a peak of 1: the factor of
  * LambdaLR at step - 1. */
 static const struct {
     uint32_t kind;

@@ -68,7 +68,7 @@ static int checkpoints(const char *out) {
 
 enum { ROUNDS = 48, MOST_REPEATS = 4 };
 
-/* As timeout(1) does, and more often: all of it within the second. */
+/* Signals as timeout(1) does, and more often: all of it within the second. */
 static void signal_group(pid_t pid, int number, unsigned *seed) {
     kill(pid, number);
     for (int i = rand_r(seed) % MOST_REPEATS; i >= 0; i--) {
@@ -136,7 +136,8 @@ END_TEST
 
 /* --- a pipe ----------------------------------------------------------------------------------- */
 
-/* Both ends of the pipe are told; the shell of the left end outlives it to say how it ended. */
+/* Both ends of the pipe get the signal; the shell of the left end outlives it to report its
+ * status. */
 START_TEST(an_interrupted_pipeline_is_an_interrupted_run) {
     char script[1024];
     snprintf(script, sizeof script,

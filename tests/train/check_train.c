@@ -106,8 +106,8 @@ static void pause_ms(long ms) {
     nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
 }
 
-/* Until nothing has come for a fifth of a second: a signal then meets a blocked write, the harder
- * case. */
+/* Waits until nothing has come for a fifth of a second: a signal then meets a blocked write, the
+ * harder case. */
 static void wait_for_full_pipe(const struct child *c) {
     const int pipe = fileno(c->out), capacity = fcntl(pipe, F_GETPIPE_SZ);
     int last = 0, still = 0;

@@ -236,7 +236,7 @@ pl_err pl_cli_write_file(const char *path, const struct pl_text *text, struct pl
  * first SIGINT or SIGTERM ends the process with 128 + number. SIGXFSZ is ignored. One process, one
  * flag. */
 volatile sig_atomic_t *pl_cli_catch_signals(void);
-/* For work that must outlive its reader: writing to a pipe that is not read becomes a failed
+/* Lets work outlive its reader: writing to a pipe that is not read becomes a failed
  * write. */
 void pl_cli_outlive_readers(void);
 

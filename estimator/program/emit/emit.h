@@ -32,7 +32,7 @@ struct pl_quant_slot {
     uint32_t row0[PL_MAX_PARTS], rows[PL_MAX_PARTS];
 };
 
-/* What happens to a gradient in the backward pass when it is complete. */
+/* The step that follows in the backward pass when a gradient is complete. */
 enum pl_settling {
     PL_SETTLE_LATER,  /* nothing: one update follows for all of them */
     PL_SETTLE_FOLD,   /* it is added to the gradient of the step */

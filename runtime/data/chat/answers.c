@@ -11,7 +11,7 @@
 #define LEAST_BUDGET (UINT64_C(1) << 26)
 #define BUDGET_RATIO 32
 
-/* Of a row's answers, the first so many are found by rendering the messages before each, and of the
+/* The first so many answers of a row are found by rendering the messages before each, and of the
  * others those whose number is a power of two; the rest by the rule that was found. */
 #define FOUND_ALONE 16
 

@@ -25,7 +25,7 @@ bool pl_chat_date_parse(const char *text, struct pl_chat_date *out);
 struct pl_chat_date pl_chat_today(void); /* in local time */
 
 struct pl_chat_options {
-    const char *bos, *eos;    /* as the tokenizer spells them; NULL: those of the template's own
+    const char *bos, *eos;    /* the tokenizer's marks; NULL: those of the template's own
                                  model */
     struct pl_chat_date date; /* for templates that show one; none: pl_chat_today() */
     bool generate;            /* ends with the header of an answer */

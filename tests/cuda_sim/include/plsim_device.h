@@ -1,4 +1,4 @@
-/* plsim_device.h - what device code of CUDA C++ takes for granted, on the host.
+/* plsim_device.h - the built-ins of device code in CUDA C++, on the host.
  *
  * Included by cuda_runtime.h in C++. Collective operations (barriers, shuffles, votes and the PTX
  * twins of sim_ptx.c) end in sim_block.c, where the fibres of a block or of a warp meet. */
@@ -222,7 +222,7 @@ template <class T> void __stwb(T *p, T value) {
 
 /* ---- arithmetic: the fast forms are exact here, the rounding ones round to nearest ---- */
 
-/* Macros, because some C libraries have functions of these names. */
+/* These are macros, because some C libraries have functions of these names. */
 static inline float plsim_rsqrtf(float x) {
     return 1.0f / sqrtf(x);
 }

@@ -17,7 +17,7 @@ struct bench {
     struct pl_tokenizer *t;
     struct pl_tokenizer_scratch *s;
     struct pl_token_list list;
-    struct pl_text text; /* of bench_decode */
+    struct pl_text text; /* result of bench_decode */
     struct pl_diag d;
 };
 

@@ -350,7 +350,7 @@ START_TEST(special_tokens_leave_no_text_when_skipped) {
 }
 END_TEST
 
-/* Any list of ids decodes to UTF-8: each alone, and each behind another. */
+/* Any list of ids decodes to UTF-8: each id alone, and each after another. */
 START_TEST(every_id_decodes_to_utf8) {
     static const char *const names[] = {"llama3_style", "llama2_legacy", "qwen2_style",
                                         "metaspace_always"};
@@ -369,14 +369,14 @@ START_TEST(every_id_decodes_to_utf8) {
 }
 END_TEST
 
-/* Byte-level text without normalisation: what lies between two beginnings is the token's text; an
- * added token may have taken the space beside it as well. */
+/* Byte-level text without normalisation: the text between two beginnings is the token's text; an
+ * added token may have taken the space next to it as well. */
 START_TEST(tokens_begin_where_their_text_does) {
     static const char *const names[] = {"llama3_style", "gpt2_style", "smollm2_style",
                                         "phi4mini_style", "byte"};
     struct bench b;
     size_t n;
-    char *text = file_read(named("llama2_legacy/cases.jsonl"), &n); /* of all scripts */
+    char *text = file_read(named("llama2_legacy/cases.jsonl"), &n); /* cases of all scripts */
     bench_open(&b, strcmp(names[_i], "byte") == 0 ? "byte" : named(names[_i]));
     bench_encode(&b, text, n, false);
     for (uint64_t i = 0; i < b.list.n; i++) {

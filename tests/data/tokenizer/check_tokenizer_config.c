@@ -1,6 +1,6 @@
-/* check_tokenizer_config.c - tokens that only the files beside tokenizer.json name, as transformers
- * 5.23 adds them (config_cases.jsonl), and directories without tokenizer.json.
- * TOKENIZER_CASES names the directory of the tokenizers. */
+/* check_tokenizer_config.c - tokens that only other files than tokenizer.json name, as transformers
+ * 5.23 adds them (config_cases.jsonl), and directories without tokenizer.json. TOKENIZER_CASES
+ * names the directory of the tokenizers. */
 #include "tests/data/tokenizer/bench.h"
 #include "tests/support/scratch.h"
 

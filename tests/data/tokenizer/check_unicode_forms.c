@@ -56,7 +56,8 @@ START_TEST(every_character_has_the_form_of_the_standard) {
 }
 END_TEST
 
-/* What acts on each other: letters, marks of several classes, Hangul, halfwidth voiced marks. */
+/* Characters that act on each other: letters, marks of several classes, Hangul, halfwidth voiced
+ * marks. */
 START_TEST(random_clusters_have_the_form_of_the_standard) {
     static const uint32_t from[] = {'a', 0xC5,   0x300,  0x315,  0x323,  0x345,  0x3099,
                                     ' ', 0x1100, 0x1161, 0x11A8, 0xAC00, 0xFF76, 0xFF9E,
