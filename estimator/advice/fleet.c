@@ -1,4 +1,4 @@
-/* fleet.c - plans a job for more and more devices; see fleet.h. */
+/* fleet.c - plans a job for more and more devices. */
 #include "estimator/advice/fleet.h"
 
 #include "estimator/advice/parts.h"

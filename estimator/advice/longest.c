@@ -1,4 +1,4 @@
-/* longest.c - the wall of max_seq_length at every level of recomputation; see longest.h. */
+/* longest.c - the wall of max_seq_length at every level of recomputation. */
 #include "estimator/advice/longest.h"
 
 #include "estimator/advice/advice.h"

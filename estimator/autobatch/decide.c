@@ -1,4 +1,3 @@
-/* decide.c - see decide.h. */
 #include "estimator/autobatch/decide.h"
 
 #include "estimator/base/checked.h"

@@ -1,4 +1,3 @@
-/* secant.c - see secant.h. */
 #include "estimator/autobatch/secant.h"
 
 /* Guesses before every other try halves the range. */

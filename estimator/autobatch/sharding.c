@@ -1,4 +1,3 @@
-/* sharding.c - see sharding.h. */
 #include "estimator/autobatch/sharding.h"
 
 #include "estimator/autobatch/decide.h"

@@ -1,4 +1,3 @@
-/* cache_dir.c - see cache_dir.h. */
 #include "estimator/base/cache_dir.h"
 
 #include <elf.h>

@@ -1,4 +1,3 @@
-/* digest.c - see digest.h. */
 #include "estimator/base/digest.h"
 
 #include <endian.h>

@@ -1,4 +1,3 @@
-/* home_path.c - see home_path.h. */
 #include "estimator/base/home_path.h"
 
 #include "estimator/base/alloc.h"

@@ -1,4 +1,3 @@
-/* open_file.c - see open_file.h. */
 #include "estimator/base/open_file.h"
 
 #include <errno.h>

@@ -1,8 +1,6 @@
-/* path_pattern.c - see path_pattern.h.
- *
- * Every part of a pattern is a function from the positions of the name where it may begin to those
- * where it may end. A position is a bit, so a set of them is one word; the pattern is read anew
- * each time a part is evaluated, and nothing is allocated. */
+/* Every part of a pattern is a function from the positions of the name where it may begin to
+ * those where it may end. A position is a bit, so a set of them is one word; the pattern is read
+ * anew each time a part is evaluated, and nothing is allocated. */
 #include "estimator/base/path_pattern.h"
 
 #include <ctype.h>

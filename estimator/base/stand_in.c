@@ -1,4 +1,3 @@
-/* stand_in.c - see stand_in.h. */
 #include "estimator/base/stand_in.h"
 
 #include "estimator/base/alloc.h"

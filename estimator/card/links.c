@@ -1,4 +1,3 @@
-/* links.c - see links.h. */
 #include "estimator/card/links.h"
 
 #include "estimator/base/text.h"

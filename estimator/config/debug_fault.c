@@ -1,4 +1,3 @@
-/* debug_fault.c - see debug_fault.h. */
 #include "estimator/config/debug_fault.h"
 
 #include "estimator/config/scalar.h"

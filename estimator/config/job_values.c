@@ -1,4 +1,3 @@
-/* job_values.c - see job_values.h. */
 #include "estimator/config/job_values.h"
 
 #include "estimator/base/alloc.h"

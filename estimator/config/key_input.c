@@ -1,4 +1,3 @@
-/* key_input.c - see key_input.h. */
 #include "estimator/config/key_input.h"
 
 #include "estimator/base/alloc.h"

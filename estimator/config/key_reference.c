@@ -1,4 +1,3 @@
-/* key_reference.c - see key_reference.h. */
 #include "estimator/config/key_reference.h"
 
 #include "estimator/config/key_types.h"

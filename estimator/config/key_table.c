@@ -1,4 +1,3 @@
-/* key_table.c - see key_table.h. */
 #include "estimator/config/key_table.h"
 
 #include <stdio.h>

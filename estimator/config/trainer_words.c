@@ -1,4 +1,3 @@
-/* trainer_words.c - see trainer_words.h. */
 #include "estimator/config/trainer_words.h"
 
 #include <string.h>

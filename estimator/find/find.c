@@ -1,4 +1,3 @@
-/* find.c - see find.h. */
 #include "estimator/find/find.h"
 
 #include "estimator/base/alloc.h"

@@ -1,4 +1,3 @@
-/* receipt.c - see receipt.h. */
 #include "estimator/inquiry/receipt.h"
 
 #include "estimator/base/json_tree.h"

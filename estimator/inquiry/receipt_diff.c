@@ -1,4 +1,3 @@
-/* receipt_diff.c - see receipt_diff.h. */
 #include "estimator/inquiry/receipt_diff.h"
 
 #include "estimator/base/alloc.h"

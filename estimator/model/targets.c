@@ -1,5 +1,4 @@
-/* targets.c - see targets.h. PEFT's rules are those of check_target_module_exists() in
- * peft/tuners/tuners_utils.py, 0.21. */
+/* PEFT's rules are those of check_target_module_exists() in peft/tuners/tuners_utils.py, 0.21. */
 #include "estimator/model/targets.h"
 
 #include "estimator/base/path_pattern.h"

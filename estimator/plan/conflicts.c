@@ -1,4 +1,3 @@
-/* conflicts.c - see conflicts.h. */
 #include "estimator/plan/conflicts.h"
 
 #include "estimator/base/alloc.h"

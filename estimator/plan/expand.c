@@ -1,4 +1,3 @@
-/* expand.c - see expand.h. */
 #include "estimator/plan/expand.h"
 
 #include "estimator/base/alloc.h"

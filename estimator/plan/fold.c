@@ -1,4 +1,3 @@
-/* fold.c - see fold.h. */
 #include "estimator/plan/fold.h"
 
 #include "estimator/base/alloc.h"

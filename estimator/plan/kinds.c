@@ -1,4 +1,3 @@
-/* kinds.c - see kinds.h. */
 #include "estimator/plan/kinds.h"
 
 #include "estimator/base/alloc.h"

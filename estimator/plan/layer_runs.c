@@ -1,4 +1,3 @@
-/* layer_runs.c - see layer_runs.h. */
 #include "estimator/plan/layer_runs.h"
 
 #include "estimator/base/alloc.h"

@@ -1,4 +1,3 @@
-/* plan_digest.c - see plan_digest.h. */
 #include "estimator/plan/plan_digest.h"
 
 #include <string.h>

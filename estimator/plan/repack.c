@@ -1,6 +1,4 @@
-/* repack.c - see repack.h.
- *
- * An attempt places unit after unit, never lower than the one before: next comes a unit whose
+/* An attempt places unit after unit, never lower than the one before: next comes a unit whose
  * lowest free offset is the lowest, of several the hardest. Whatever is not placed yet has to fit
  * between that offset and the capacity, so an attempt that cannot succeed is mostly found to be so
  * soon, and takes back as many units as it must. */

@@ -1,4 +1,4 @@
-/* step_time.c - two timelines over the ops of a plan; see step_time.h. */
+/* step_time.c - two timelines over the ops of a plan. */
 #include "estimator/plan/step_time.h"
 
 #include "estimator/base/alloc.h"

@@ -1,4 +1,3 @@
-/* resize.c - see resize.h. */
 #include "estimator/program/resize.h"
 
 #include "estimator/base/checked.h"

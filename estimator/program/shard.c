@@ -1,4 +1,3 @@
-/* shard.c - see shard.h. */
 #include "estimator/program/shard.h"
 
 /* Fused matrices are cut module by module, as files have them. */

@@ -1,4 +1,3 @@
-/* traffic.c - see traffic.h. */
 #include "estimator/program/traffic.h"
 
 #include "estimator/program/cost.h"

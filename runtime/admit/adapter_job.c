@@ -1,4 +1,3 @@
-/* adapter_job.c - see adapter_job.h. */
 #include "runtime/admit/adapter_job.h"
 
 #include "estimator/config/job_text.h"

@@ -1,4 +1,3 @@
-/* agreed.c - see agreed.h. */
 #include "runtime/admit/agreed.h"
 
 #include "estimator/base/units.h"

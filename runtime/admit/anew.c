@@ -1,4 +1,3 @@
-/* anew.c - see anew.h. */
 #include "runtime/admit/anew.h"
 
 #include "estimator/autobatch/sharding.h"

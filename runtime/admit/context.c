@@ -1,4 +1,3 @@
-/* context.c - see context.h. */
 #include "runtime/admit/context.h"
 
 #include "estimator/base/checked.h"

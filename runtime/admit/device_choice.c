@@ -1,4 +1,3 @@
-/* device_choice.c - see device_choice.h. */
 #include "runtime/admit/device_choice.h"
 
 #include "estimator/base/checked.h"

@@ -1,4 +1,3 @@
-/* disk.c - see disk.h. */
 #include "runtime/admit/disk.h"
 
 #include "estimator/base/alloc.h"

@@ -1,4 +1,3 @@
-/* generation_config.c - see generation_config.h. */
 #include "runtime/admit/generation_config.h"
 
 #include "estimator/base/alloc.h"

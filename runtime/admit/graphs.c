@@ -1,4 +1,3 @@
-/* graphs.c - see graphs.h. */
 #include "runtime/admit/graphs.h"
 
 #include "estimator/base/checked.h"

@@ -1,5 +1,5 @@
-/* history.c - see history.h. A file:
- * {"schema":1,"entries":[{whom it belongs to, "build", figures}, ...]}, the newest first. */
+/* A file: {"schema":1,"entries":[{whom it belongs to, "build", figures}, ...]}, the newest
+ * first. */
 #include "runtime/admit/history.h"
 
 #include "estimator/base/cache_dir.h"

@@ -1,4 +1,3 @@
-/* join.c - see join.h. */
 #include "runtime/admit/join.h"
 
 #include "estimator/config/job_values.h"

@@ -1,4 +1,3 @@
-/* output_dir.c - see output_dir.h. */
 #include "runtime/admit/output_dir.h"
 
 #include "estimator/base/alloc.h"

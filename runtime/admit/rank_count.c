@@ -1,4 +1,3 @@
-/* rank_count.c - see rank_count.h. */
 #include "runtime/admit/rank_count.h"
 
 #include "estimator/autobatch/decide.h"

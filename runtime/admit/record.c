@@ -1,4 +1,3 @@
-/* record.c - see record.h. */
 #include "runtime/admit/record.h"
 
 #include "estimator/base/digest.h"

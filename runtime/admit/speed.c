@@ -1,6 +1,5 @@
-/* speed.c - see speed.h. An entry's figures: {"ratio", "classes": {name: ratio, ...},
- * "step_seconds", "steps", "params", "errors": [of the latest forecast, of the one before, ...]}.
- */
+/* An entry's figures: {"ratio", "classes": {name: ratio, ...}, "step_seconds", "steps", "params",
+ * "errors": [of the latest forecast, of the one before, ...]}. */
 #include "runtime/admit/speed.h"
 
 #include "estimator/base/checked.h"

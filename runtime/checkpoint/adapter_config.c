@@ -1,4 +1,3 @@
-/* adapter_config.c - see adapter_config.h. */
 #include "estimator/base/alloc.h"
 #include "runtime/checkpoint/adapter_config.h"
 #include "runtime/checkpoint/json_io.h"

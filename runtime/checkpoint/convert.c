@@ -1,4 +1,4 @@
-/* convert.c - see convert.h. Bits are moved with memcpy: staging buffers promise no alignment. */
+/* Bits are moved with memcpy: staging buffers promise no alignment. */
 #include "runtime/checkpoint/convert.h"
 
 #include <string.h>

@@ -1,4 +1,3 @@
-/* cut.c - see cut.h. */
 #include "runtime/checkpoint/cut.h"
 
 #include "estimator/base/alloc.h"

@@ -1,4 +1,3 @@
-/* finite.c - see finite.h. */
 #include "runtime/checkpoint/finite.h"
 
 #include "estimator/base/checked.h"

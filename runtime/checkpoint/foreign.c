@@ -1,4 +1,3 @@
-/* foreign.c - see foreign.h. */
 #include "runtime/checkpoint/foreign.h"
 
 #include "runtime/checkpoint/read_file.h"

@@ -1,4 +1,3 @@
-/* gguf.c - see gguf.h. */
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "estimator/model/families.h"

@@ -1,4 +1,3 @@
-/* identity.c - see identity.h. */
 #include "runtime/checkpoint/identity.h"
 #include "estimator/base/checked.h"
 #include "runtime/checkpoint/json_io.h"

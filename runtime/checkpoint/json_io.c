@@ -1,4 +1,3 @@
-/* json_io.c - see json_io.h. */
 #include "estimator/base/alloc.h"
 #include "estimator/base/json_tree.h"
 #include "runtime/checkpoint/durable.h"

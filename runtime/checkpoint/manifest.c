@@ -1,4 +1,3 @@
-/* manifest.c - see manifest.h. */
 #include "runtime/checkpoint/manifest.h"
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"

@@ -1,4 +1,3 @@
-/* merge_files.c - see merge_files.h. */
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "runtime/checkpoint/convert.h"

@@ -1,4 +1,3 @@
-/* plain_names.c - see plain_names.h. */
 #include "runtime/checkpoint/plain_names.h"
 #include "runtime/checkpoint/windows.h"
 

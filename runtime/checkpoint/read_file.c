@@ -1,4 +1,3 @@
-/* read_file.c - see read_file.h. */
 #include "runtime/checkpoint/read_file.h"
 
 #include "estimator/base/alloc.h"

@@ -1,4 +1,3 @@
-/* save_set.c - see save_set.h. */
 #include "runtime/checkpoint/save_set.h"
 
 #include "estimator/base/alloc.h"

@@ -1,4 +1,3 @@
-/* share.c - see share.h. */
 #include "runtime/checkpoint/share.h"
 
 #include "estimator/base/alloc.h"

@@ -1,4 +1,3 @@
-/* verify.c - see verify.h. */
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "estimator/base/open_file.h"

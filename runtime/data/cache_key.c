@@ -1,4 +1,3 @@
-/* cache_key.c - see cache_key.h. */
 #include "runtime/data/cache_key.h"
 
 #include "estimator/base/alloc.h"

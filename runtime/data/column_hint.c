@@ -1,4 +1,3 @@
-/* column_hint.c - see column_hint.h. */
 #include "runtime/data/column_hint.h"
 
 #include "estimator/config/datasets.h"

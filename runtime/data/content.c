@@ -1,4 +1,3 @@
-/* content.c - see content.h. */
 #include "runtime/data/content.h"
 
 #include "estimator/base/checked.h"

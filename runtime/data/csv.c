@@ -1,4 +1,3 @@
-/* csv.c - see csv.h. */
 #include "runtime/data/csv.h"
 
 #include "estimator/base/alloc.h"

@@ -1,4 +1,3 @@
-/* encode_row.c - see encode_row.h. */
 #include "runtime/data/encode_row.h"
 
 static pl_err outside(const struct pl_encoder *e, int32_t id, struct pl_diag *d) {

@@ -1,4 +1,3 @@
-/* file_kind.c - see file_kind.h. */
 #include "runtime/data/file_kind.h"
 
 #include "estimator/base/text.h"

@@ -1,4 +1,3 @@
-/* file_shape.c - see file_shape.h. */
 #include "runtime/data/file_shape.h"
 
 #include "runtime/data/row_members.h"

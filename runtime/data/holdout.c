@@ -1,4 +1,3 @@
-/* holdout.c - see holdout.h. */
 #include "runtime/data/holdout.h"
 
 #include "estimator/base/alloc.h"

@@ -1,4 +1,3 @@
-/* longest_rows.c - see longest_rows.h. */
 #include "runtime/data/longest_rows.h"
 
 void pl_longest_add(struct pl_longest *l, uint64_t row, uint64_t tokens) {

@@ -1,5 +1,5 @@
-/* packing.c - see packing.h. First fit by a tree of maxima: a row costs the logarithm of the slots
- * (Johnson, "Near-optimal bin packing algorithms", 1973). */
+/* First fit by a tree of maxima: a row costs the logarithm of the slots (Johnson, "Near-optimal bin
+ * packing algorithms", 1973). */
 #include "runtime/data/packing.h"
 
 #include "estimator/base/alloc.h"

@@ -1,4 +1,3 @@
-/* paths.c - see paths.h. */
 #include "runtime/data/paths.h"
 
 #include "estimator/base/alloc.h"

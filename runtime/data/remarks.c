@@ -1,4 +1,3 @@
-/* remarks.c - see remarks.h. */
 #include "runtime/data/remarks.h"
 
 #include "estimator/config/job_values.h"

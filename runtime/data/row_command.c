@@ -1,4 +1,3 @@
-/* row_command.c - see row_command.h. */
 #include "runtime/data/row_command.h"
 
 #include "runtime/data/csv.h"

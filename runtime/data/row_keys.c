@@ -1,4 +1,3 @@
-/* row_keys.c - see row_keys.h. */
 #include "runtime/data/row_keys.h"
 
 #include <stdio.h>

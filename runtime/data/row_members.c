@@ -1,4 +1,3 @@
-/* row_members.c - see row_members.h. */
 #include "runtime/data/row_members.h"
 
 #include <ctype.h>

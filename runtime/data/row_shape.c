@@ -1,4 +1,3 @@
-/* row_shape.c - see row_shape.h. */
 #include "runtime/data/row_shape.h"
 
 #include "estimator/config/datasets.h"

@@ -1,4 +1,3 @@
-/* row_traits.c - see row_traits.h. */
 #include "runtime/data/row_traits.h"
 
 #include <string.h>

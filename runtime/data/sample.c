@@ -1,4 +1,3 @@
-/* sample.c - see sample.h. */
 #include "runtime/data/sample.h"
 
 #include "estimator/base/alloc.h"

@@ -1,4 +1,3 @@
-/* summary.c - see summary.h. */
 #include "runtime/data/summary.h"
 
 #include "estimator/base/json_tree.h"

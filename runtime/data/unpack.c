@@ -1,4 +1,3 @@
-/* unpack.c - see unpack.h. */
 #include "runtime/data/unpack.h"
 
 #include "estimator/base/alloc.h"

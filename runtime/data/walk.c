@@ -1,7 +1,5 @@
-/* walk.c - see walk.h.
- *
- * With weights an epoch is a list of places, `take` of them for each file, and the order permutes
- * the places. A place names its file and the how-manieth visit to that file it is; visits go round
+/* With weights an epoch is a list of places, `take` of them for each file, and the order permutes
+ * the places. A place belongs to a file and is one visit to it, numbered from 0; visits go round
  * the file's rows in a walk of their own, so that weight 0.5 takes one half of the rows in one
  * epoch and the other half in the next. */
 #include "runtime/data/walk.h"

@@ -1,5 +1,5 @@
-/* worker.c - see worker.h. The batch belongs to the thread while `state` is WANTED, to the taker
- * otherwise; the lock guards the state and nothing else. */
+/* The batch belongs to the thread while `state` is WANTED, to the taker otherwise; the lock guards
+ * the state and nothing else. */
 #include "runtime/data/worker.h"
 #include "estimator/base/alloc.h"
 

@@ -1,5 +1,4 @@
-/* available.c - see available.h. Formats: proc(5); Documentation/admin-guide/cgroup-v2.rst and
- * cgroup-v1/memory.rst of Linux. */
+/* Formats: proc(5); Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of Linux. */
 #include "runtime/device/available.h"
 
 #include "estimator/base/checked.h"

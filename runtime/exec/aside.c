@@ -1,4 +1,3 @@
-/* aside.c - see aside.h. */
 #include "runtime/exec/aside.h"
 
 #include "estimator/base/alloc.h"

@@ -1,4 +1,3 @@
-/* repeats.c - see repeats.h. */
 #include "runtime/exec/repeats.h"
 
 #include <string.h>

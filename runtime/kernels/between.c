@@ -1,4 +1,3 @@
-/* between.c - see between.h. */
 #include "runtime/kernels/between.h"
 
 #include "estimator/ops/shard_rows.h"

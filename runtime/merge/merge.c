@@ -1,4 +1,4 @@
-/* merge.c - see merge.h: resolve, open, plan, refuse or reserve, stream. */
+/* merge.c - resolve, open, plan, refuse or reserve, stream. */
 #include "runtime/merge/merge.h"
 
 #include "estimator/base/checked.h"

@@ -1,4 +1,3 @@
-/* agree.c - see agree.h. */
 #include "runtime/session/agree.h"
 
 #include "estimator/base/digest.h"

@@ -1,4 +1,3 @@
-/* arenas.c - see arenas.h. */
 #include "runtime/session/arenas.h"
 
 #include "estimator/base/checked.h"

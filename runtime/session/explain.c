@@ -1,4 +1,3 @@
-/* explain.c - see explain.h. */
 #include "runtime/session/explain.h"
 
 #include "oom_recovery/checklist.h"

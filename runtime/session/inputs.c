@@ -1,4 +1,3 @@
-/* inputs.c - see inputs.h. */
 #include "runtime/session/inputs.h"
 
 pl_err pl_session_upload(struct pl_session *s, uint32_t tensor, const void *src, uint64_t bytes) {

@@ -1,4 +1,3 @@
-/* load.c - see load.h. */
 #include "runtime/session/load.h"
 
 #include "estimator/base/checked.h"

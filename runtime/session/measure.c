@@ -1,4 +1,3 @@
-/* measure.c - see measure.h. */
 #include "runtime/session/measure.h"
 
 #include "estimator/base/checked.h"

@@ -1,4 +1,4 @@
-/* session_open.c - see session_open.h: the device, the ladder of plans, the micro-batch. */
+/* session_open.c - the device, the ladder of plans, the micro-batch. */
 #include "runtime/session/session_open.h"
 
 #include "estimator/config/debug_fault.h"

@@ -1,4 +1,3 @@
-/* begin_anew.c - see begin_anew.h. */
 #include "runtime/train/begin_anew.h"
 
 #include "estimator/base/checked.h"

@@ -1,5 +1,5 @@
-/* go_back.c - see go_back.h. Samples are found by their position, and everything random by step and
- * sample, so counters and tensors are all of it. */
+/* Samples are found by their position, and everything random by step and sample, so counters and
+ * tensors are all of it. */
 #include "runtime/train/go_back.h"
 
 #include "runtime/session/arenas.h"

@@ -1,4 +1,3 @@
-/* outcome.c - see outcome.h. */
 #include "runtime/train/outcome.h"
 
 #include "estimator/base/json_tree.h"

@@ -1,4 +1,3 @@
-/* profile.c - see profile.h. */
 #include "runtime/train/profile.h"
 #include "estimator/base/alloc.h"
 

@@ -1,4 +1,3 @@
-/* result.c - see result.h. */
 #include "runtime/train/result.h"
 
 #include "runtime/session/measure.h"

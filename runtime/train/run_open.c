@@ -1,4 +1,3 @@
-/* run_open.c - see run_open.h. */
 #include "runtime/train/run_open.h"
 
 #include "estimator/config/debug_fault.h"

@@ -1,4 +1,3 @@
-/* weights_io.c - see weights_io.h. */
 #include "runtime/train/weights_io.h"
 
 #include "estimator/base/alloc.h"

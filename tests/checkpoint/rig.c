@@ -1,4 +1,3 @@
-/* rig.c - see rig.h. */
 #include "tests/checkpoint/rig.h"
 
 #include "runtime/checkpoint/adapter_io.h"

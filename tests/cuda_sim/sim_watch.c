@@ -1,6 +1,6 @@
-/* sim_watch.c - see plsim_watch.h. A cell per four bytes remembers who wrote them last and who read
- * them since; a visit is compared with those by barriers and, inside a warp, by vector clocks
- * (Flanagan and Freund, "FastTrack", PLDI 2009). */
+/* A cell per four bytes remembers who wrote them last and who read them since; a visit is compared
+ * with those by barriers and, inside a warp, by vector clocks (Flanagan and Freund, "FastTrack",
+ * PLDI 2009). */
 #include "tests/cuda_sim/plsim_watch.h"
 
 #include "tests/cuda_sim/sim.h"

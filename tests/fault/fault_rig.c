@@ -1,4 +1,3 @@
-/* fault_rig.c - see fault_rig.h. */
 #include "tests/fault/fault_rig.h"
 
 #include "tests/support/tiny.h"

@@ -1,4 +1,3 @@
-/* mutate.c - see mutate.h. */
 #include "tests/fuzz/mutate.h"
 
 #include <string.h>

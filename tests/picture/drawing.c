@@ -1,4 +1,3 @@
-/* drawing.c - see drawing.h. */
 #include "tests/picture/drawing.h"
 
 #include <check.h>

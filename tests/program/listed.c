@@ -1,4 +1,3 @@
-/* listed.c - see listed.h. */
 #include "tests/program/listed.h"
 
 #include "tests/plan/planning.h"

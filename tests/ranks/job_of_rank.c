@@ -1,4 +1,3 @@
-/* job_of_rank.c - see job_of_rank.h. */
 #include "tests/ranks/job_of_rank.h"
 
 #include "estimator/config/job_text.h"

@@ -1,4 +1,3 @@
-/* fault_shim.c - see fault_shim.h. */
 #include "tests/support/fault_shim.h"
 
 #include "estimator/config/debug_fault.h"

@@ -1,4 +1,3 @@
-/* saved.c - see saved.h. */
 #include "tests/support/saved.h"
 #include "runtime/checkpoint/manifest.h"
 #include "tests/support/scratch.h"

@@ -1,4 +1,3 @@
-/* cmd_plan_longest.c - see cmd_plan_longest.h. */
 #include "tools/plimsoll/cmd_plan_longest.h"
 
 #include "estimator/advice/longest.h"

@@ -1,4 +1,3 @@
-/* generate_text.c - see generate_text.h. */
 #include "tools/plimsoll/generate_text.h"
 
 #include "estimator/base/alloc.h"

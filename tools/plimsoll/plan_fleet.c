@@ -1,4 +1,3 @@
-/* plan_fleet.c - see plan_fleet.h. */
 #include "tools/plimsoll/plan_fleet.h"
 
 #include "estimator/config/job_values.h"

@@ -1,4 +1,3 @@
-/* said.c - see said.h. */
 #include "runtime/data/chat/said.h"
 #include "runtime/data/jinja/chars.h"
 

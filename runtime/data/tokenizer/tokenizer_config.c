@@ -1,4 +1,3 @@
-/* tokenizer_config.c - see tokenizer_config.h. */
 #include "runtime/data/tokenizer/tokenizer_config.h"
 
 #include "runtime/data/tokenizer/tokenizer.h"

@@ -1,4 +1,3 @@
-/* tokenizer_document.c - see tokenizer_document.h. */
 #include "runtime/data/tokenizer/tokenizer_document.h"
 
 #include "estimator/base/json_tree.h"

@@ -1,4 +1,3 @@
-/* unigram.c - see unigram.h. */
 #include "runtime/data/tokenizer/unigram.h"
 
 #include "estimator/base/alloc.h"

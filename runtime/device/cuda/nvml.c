@@ -1,5 +1,5 @@
-/* nvml.c - see nvml.h. Types and numbers as NVIDIA documents them in the NVML API reference; they
- * are declared here because the header comes with a toolkit that a build may not have. */
+/* Types and numbers as NVIDIA documents them in the NVML API reference; they are declared here
+ * because the header comes with a toolkit that a build may not have. */
 #include "runtime/device/cuda/nvml.h"
 
 #include <dlfcn.h>
