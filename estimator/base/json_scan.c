@@ -321,7 +321,7 @@ static bool enter(struct pl_scan *s, char opener) {
 }
 
 /* Moves to the next member or element; false at the closer, which is passed. */
-static bool next(struct pl_scan *s, char closer) {
+static bool next_item(struct pl_scan *s, char closer) {
     bool done = false;
     if (s->err != PL_ERR_OK) return false;
     if (s->inside) return separator(s, closer, &done) && !done;
@@ -339,14 +339,14 @@ bool pl_scan_enter_array(struct pl_scan *s) {
 }
 
 bool pl_scan_next_key(struct pl_scan *s, struct pl_text *key) {
-    if (!next(s, '}')) return false;
+    if (!next_item(s, '}')) return false;
     if (key->data) key->data[0] = 0;
     key->len = 0;
     return member_key(s, key);
 }
 
 bool pl_scan_next_element(struct pl_scan *s) {
-    return next(s, ']');
+    return next_item(s, ']');
 }
 
 static bool skip_scalar(struct pl_scan *s, enum pl_scan_kind kind) {

@@ -14,7 +14,7 @@ struct reader {
 
 static json_t *read_value(struct reader *r);
 
-static bool refuse(struct reader *r, size_t where, const char *what) {
+static bool refuse_json(struct reader *r, size_t where, const char *what) {
     return pl_scan_fail(&r->scan, PL_ERR_DATA_SYNTAX, where, NULL, "%s", what);
 }
 
@@ -37,7 +37,7 @@ static json_t *read_string(struct reader *r) {
     if (r->text.failed) return made(r, NULL);
     const char *s = pl_text_str(&r->text);
     if (!(r->flags & PL_JSON_TEXT) && memchr(s, 0, r->text.len)) {
-        refuse(r, begin, "\\u0000 in a string");
+        refuse_json(r, begin, "\\u0000 in a string");
         return NULL;
     }
     return made(r, json_stringn_nocheck(s, r->text.len));
@@ -103,7 +103,7 @@ static bool read_member(struct reader *r, json_t *object, const struct pl_text *
     char shown[PL_SHOWN];
     const char *name = pl_text_str(key);
     if (key->failed) return made(r, NULL);
-    if (memchr(name, 0, key->len)) return refuse(r, begin, "\\u0000 in a key");
+    if (memchr(name, 0, key->len)) return refuse_json(r, begin, "\\u0000 in a key");
     const json_t *first = json_object_get(object, name);
     json_t *v = first && r->flags & PL_JSON_ONCE ? NULL : read_value(r);
     const bool other = first && (!v || (r->flags & PL_JSON_ONE_VALUE && !json_equal(first, v)));
@@ -177,7 +177,7 @@ static json_t *read_value(struct reader *r) {
 static json_t *read_document(struct reader *r) {
     enum pl_scan_kind kind = pl_scan_peek(&r->scan);
     if (kind != PL_SCAN_OBJECT && kind != PL_SCAN_ARRAY && kind != PL_SCAN_NONE)
-        refuse(r, r->scan.at, "`{` or `[` expected");
+        refuse_json(r, r->scan.at, "`{` or `[` expected");
     json_t *v = r->scan.err == PL_ERR_OK ? read_value(r) : NULL;
     if (v && pl_scan_end(&r->scan)) return v;
     json_decref(v);

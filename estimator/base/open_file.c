@@ -15,7 +15,7 @@ static const char *kind_of(mode_t mode) {
                             : "it is not a regular file";
 }
 
-static int refuse(int fd, int error, const char *why, const char **out) {
+static int refuse_file(int fd, int error, const char *why, const char **out) {
     if (fd >= 0) close(fd);
     if (out) *out = why ? why : strerror(error);
     errno = error;
@@ -28,9 +28,9 @@ int pl_open_file(const char *path, struct stat *st, const char **why) {
     struct stat own;
     if (!st) st = &own;
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0 || fstat(fd, st) != 0) return refuse(fd, errno, NULL, why);
+    if (fd < 0 || fstat(fd, st) != 0) return refuse_file(fd, errno, NULL, why);
     if (S_ISREG(st->st_mode)) return fd;
-    return refuse(fd, S_ISDIR(st->st_mode) ? EISDIR : EINVAL, kind_of(st->st_mode), why);
+    return refuse_file(fd, S_ISDIR(st->st_mode) ? EISDIR : EINVAL, kind_of(st->st_mode), why);
 }
 
 pl_err pl_open_hint(struct pl_diag *d, pl_err err, int error) {
@@ -50,6 +50,6 @@ enum pl_there pl_look_for(const char *path) {
 FILE *pl_fopen_file(const char *path, const char **why) {
     const int fd = pl_open_file(path, NULL, why);
     FILE *f = fd >= 0 ? fdopen(fd, "rb") : NULL;
-    if (fd >= 0 && !f) (void)refuse(fd, errno, NULL, why);
+    if (fd >= 0 && !f) (void)refuse_file(fd, errno, NULL, why);
     return f;
 }

@@ -145,7 +145,7 @@ static bool ends_with(const char *name, const char *end) {
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
-static bool fits(size_t row, const char *stem, const char *name) {
+static bool name_fits(size_t row, const char *stem, const char *name) {
     return (!others[row].stem || strcmp(others[row].stem, stem) == 0) &&
            strncmp(name, others[row].begin, strlen(others[row].begin)) == 0 &&
            ends_with(name, others[row].end);
@@ -162,7 +162,7 @@ pl_err pl_stand_in_list(const char *dir, const char *stem, char **name,
     if (!list) return errno == ENOMEM ? pl_host_oom(d, dir) : PL_ERR_OK;
     while (err == PL_ERR_OK && (e = readdir(list))) {
         size_t r = 0;
-        while (r < best && !fits(r, stem, e->d_name))
+        while (r < best && !name_fits(r, stem, e->d_name))
             r++;
         if (r == best) continue;
         best = r;

@@ -28,7 +28,7 @@ const struct pl_link *pl_link_table(size_t *n) {
     return links;
 }
 
-static const struct pl_link *find(const char *name) {
+static const struct pl_link *find_link(const char *name) {
     for (size_t i = 0; i < N_LINKS; i++)
         if (strcasecmp(links[i].name, name) == 0) return &links[i];
     return NULL;
@@ -40,16 +40,16 @@ const struct pl_link *pl_link_of_card(const char *card, const char *typed) {
         if (strstr(card, cards[i - 1].word)) name = cards[i - 1].link;
     if (typed && strcasestr(typed, "pcie") && strncmp(name, "nvlink", 6) == 0)
         name = strcmp(name, "nvlink3") == 0 ? "pcie4" : "pcie5";
-    return find(name);
+    return find_link(name);
 }
 
 pl_err pl_link_require(const char *typed, const char *card, const struct pl_link **out,
                        struct pl_diag *d) {
     struct pl_text names = {0};
-    *out = find(typed);
+    *out = find_link(typed);
     if (strcasecmp(typed, "nvlink") == 0) {
         *out = pl_link_of_card(card, NULL);
-        if (strncmp((*out)->name, "nvlink", 6) != 0) *out = find("nvlink4");
+        if (strncmp((*out)->name, "nvlink", 6) != 0) *out = find_link("nvlink4");
     }
     if (*out) return PL_ERR_OK;
     for (size_t i = 0; i < N_LINKS; i++)

@@ -94,7 +94,8 @@ static pl_err syntax_error(struct reader *r) {
                           problem);
 }
 
-static pl_err refuse(struct reader *r, const yaml_event_t *ev, const char *what, const char *hint) {
+static pl_err refuse_event(struct reader *r, const yaml_event_t *ev, const char *what,
+                           const char *hint) {
     struct pl_node at = node_at(ev->start_mark);
     pl_err err = pl_origin_fail(r->origin, &at, PL_ERR_CONFIG_SYNTAX, r->d, "%s", what);
     pl_diag_hint(r->d, "%s", hint);
@@ -135,8 +136,9 @@ static bool at_key(const struct reader *r) {
 
 static pl_err check_properties(struct reader *r, const yaml_event_t *ev, const void *anchor,
                                const void *tag) {
-    if (anchor) return refuse(r, ev, "anchors (`&name`) are not supported", "repeat the value");
-    if (tag) return refuse(r, ev, "tags (`!name`) are not supported", "remove the tag");
+    if (anchor)
+        return refuse_event(r, ev, "anchors (`&name`) are not supported", "repeat the value");
+    if (tag) return refuse_event(r, ev, "tags (`!name`) are not supported", "remove the tag");
     return PL_ERR_OK;
 }
 
@@ -147,9 +149,9 @@ static pl_err on_scalar(struct reader *r, const yaml_event_t *ev) {
     uint32_t id;
     PL_TRY(check_properties(r, ev, ev->data.scalar.anchor, ev->data.scalar.tag));
     if (plain && at_key(r) && strcmp(text, "<<") == 0)
-        return refuse(r, ev, "merge keys (`<<`) are not supported", "write the keys out");
+        return refuse_event(r, ev, "merge keys (`<<`) are not supported", "write the keys out");
     if (strlen(text) != len)
-        return refuse(r, ev, "a NUL character inside a string", "remove the `\\0`");
+        return refuse_event(r, ev, "a NUL character inside a string", "remove the `\\0`");
     PL_TRY(add_node(r, ev, PL_NODE_SCALAR, &id));
     r->doc->nodes[id].plain = plain;
     r->doc->nodes[id].text_at = r->doc->texts.len;
@@ -161,9 +163,10 @@ static pl_err on_open(struct reader *r, const yaml_event_t *ev, enum pl_node_kin
                       const void *anchor, const void *tag) {
     uint32_t id;
     PL_TRY(check_properties(r, ev, anchor, tag));
-    if (at_key(r)) return refuse(r, ev, "a list or mapping as a key", "keys are single words");
+    if (at_key(r))
+        return refuse_event(r, ev, "a list or mapping as a key", "keys are single words");
     if (r->depth == PL_DOCUMENT_DEPTH)
-        return refuse(r, ev, "nested too deeply", "a configuration is nested at most 3 deep");
+        return refuse_event(r, ev, "nested too deeply", "a configuration is nested at most 3 deep");
     PL_TRY(add_node(r, ev, kind, &id));
     r->open[r->depth] = id;
     r->last[r->depth] = 0;
@@ -172,9 +175,10 @@ static pl_err on_open(struct reader *r, const yaml_event_t *ev, enum pl_node_kin
 }
 
 static pl_err on_document(struct reader *r, const yaml_event_t *ev) {
-    if (r->documents++) return refuse(r, ev, "a second document (`---`)", "one file holds one job");
+    if (r->documents++)
+        return refuse_event(r, ev, "a second document (`---`)", "one file holds one job");
     if (ev->data.document_start.tag_directives.start != ev->data.document_start.tag_directives.end)
-        return refuse(r, ev, "tags (`%TAG`) are not supported", "remove the line");
+        return refuse_event(r, ev, "tags (`%TAG`) are not supported", "remove the line");
     return PL_ERR_OK;
 }
 
@@ -183,7 +187,7 @@ static pl_err on_event(struct reader *r, const yaml_event_t *ev) {
     case YAML_DOCUMENT_START_EVENT:
         return on_document(r, ev);
     case YAML_ALIAS_EVENT:
-        return refuse(r, ev, "aliases (`*name`) are not supported", "repeat the value");
+        return refuse_event(r, ev, "aliases (`*name`) are not supported", "repeat the value");
     case YAML_SCALAR_EVENT:
         return on_scalar(r, ev);
     case YAML_SEQUENCE_START_EVENT:

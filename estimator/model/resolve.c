@@ -21,7 +21,7 @@ static pl_err out_of_memory(struct pl_diag *d) {
 }
 
 /* The text's memory as a string of its own; NULL when an allocation failed. */
-static char *take(struct pl_text *t) {
+static char *take_path(struct pl_text *t) {
     char *s = t->failed ? NULL : t->data;
     if (!s) pl_text_finish(t);
     *t = (struct pl_text){0};
@@ -31,7 +31,7 @@ static char *take(struct pl_text *t) {
 static char *joined(const char *dir, const char *name) {
     struct pl_text t = {0};
     pl_text_addf(&t, "%s/%s", dir, name);
-    return take(&t);
+    return take_path(&t);
 }
 
 static bool is_directory(const char *path) {
@@ -116,7 +116,7 @@ static pl_err as_known(const struct pl_known_model *k, struct pl_model_ref *out,
                        struct pl_diag *d) {
     struct pl_text t = {0};
     pl_text_addf(&t, PL_CATALOGUE_SCHEME "%s", k->name);
-    return set_ref(out, PL_ORIGIN_CATALOGUE, take(&t), NULL, d);
+    return set_ref(out, PL_ORIGIN_CATALOGUE, take_path(&t), NULL, d);
 }
 
 /* "name" or "owner/name" in the letters that the hub allows; anything else, and config.json, is a
@@ -157,7 +157,7 @@ static pl_err repository_dir(const char *id, char **out, struct pl_diag *d) {
     pl_text_add(&t, "/models--");
     for (; *id; id++)
         pl_text_addn(&t, *id == '/' ? "--" : id, *id == '/' ? 2 : 1);
-    *out = take(&t);
+    *out = take_path(&t);
     return *out ? PL_ERR_OK : out_of_memory(d);
 }
 
@@ -227,7 +227,8 @@ pl_err pl_model_not_here(const char *name, struct pl_diag *d) {
     return PL_ERR_MODEL_WEIGHTS;
 }
 
-static pl_err refuse(const char *name, const char *repository, const char *why, struct pl_diag *d) {
+static pl_err refuse_model(const char *name, const char *repository, const char *why,
+                           struct pl_diag *d) {
     struct pl_text near = {0}, fetch = {0};
     pl_model_add_fetching(name, &fetch);
     pl_catalogue_nearest(name, &near);
@@ -277,7 +278,7 @@ pl_err pl_model_resolve(const char *name, struct pl_model_ref *out, struct pl_te
                          name, pl_text_str(&why));
         err = as_known(k, out, d);
     } else {
-        err = refuse(name, repository, pl_text_str(&why), d);
+        err = refuse_model(name, repository, pl_text_str(&why), d);
     }
 out:
     pl_text_finish(&dir);

@@ -313,7 +313,7 @@ static uint32_t rows_outside_layers(const struct finder *f) {
     return mask;
 }
 
-static pl_err find(struct finder *f, struct pl_targets *out) {
+static pl_err find_targets(struct finder *f, struct pl_targets *out) {
     uint32_t excluded[PL_MODEL_MAX_LAYERS], *marks = out->absent;
     if (f->c->modules.n == 0) {
         f->wrong = PL_TARGET_MODULES;
@@ -343,12 +343,12 @@ static pl_err find(struct finder *f, struct pl_targets *out) {
 
 /* V4. The plain paths come first: an expression may match others as well. */
 static pl_err find_spelled(struct finder *f, struct pl_targets *out) {
-    const pl_err first = find(f, out);
+    const pl_err first = find_targets(f, out);
     pl_err err = first;
     for (f->d = NULL; err != PL_ERR_OK && f->spelling < SPELLED_BEFORE_MODEL;) {
         memset(out, 0, sizeof *out);
         f->spelling++;
-        err = find(f, out);
+        err = find_targets(f, out);
     }
     return err == PL_ERR_OK ? err : first;
 }
@@ -360,7 +360,7 @@ pl_err pl_targets_find(const struct pl_model *m, const struct pl_target_choice *
     struct finder f = {.m = m, .c = c, .d = c->of_file ? &first : d};
     memset(out, 0, sizeof *out); /* padding too: shapes are compared byte by byte */
     f.n_rows = pl_model_modules(m, f.rows);
-    pl_err err = c->of_file ? find_spelled(&f, out) : find(&f, out);
+    pl_err err = c->of_file ? find_spelled(&f, out) : find_targets(&f, out);
     if (wrong) *wrong = f.wrong;
     if (!c->of_file || err == PL_ERR_OK) return err;
     pl_diag_set(d, err, "%s", first.message);

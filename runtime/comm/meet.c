@@ -140,14 +140,14 @@ static void set_up(int fd) {
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 }
 
-static void put(struct pl_link *l, enum pl_message kind, const void *body, uint32_t bytes) {
+static void put_message(struct pl_link *l, enum pl_message kind, const void *body, uint32_t bytes) {
     const struct pl_head head = {.magic = PL_MAGIC, .kind = (uint32_t)kind, .bytes = bytes};
     (void)pl_link_put(l, &head, body); /* nothing else is on its way yet */
     (void)pl_link_flush(l);
 }
 
-static void refuse(struct pl_link *l, const char *why) {
-    put(l, PL_MESSAGE_REFUSE, why, (uint32_t)strlen(why));
+static void refuse_rank(struct pl_link *l, const char *why) {
+    put_message(l, PL_MESSAGE_REFUSE, why, (uint32_t)strlen(why));
     pl_link_finish(l);
 }
 
@@ -186,7 +186,7 @@ static void take_hello(struct hall *h, struct stranger *s, const struct pl_head 
     if (hello.size != c->world.size || hello.rank == 0 || hello.rank >= c->world.size) {
         snprintf(why, sizeof why, "rank %u of %u came to a job of %u ranks", hello.rank, hello.size,
                  c->world.size);
-        refuse(&s->link, why);
+        refuse_rank(&s->link, why);
         return;
     }
     struct pl_link *own = &c->links[hello.rank];
@@ -198,7 +198,7 @@ static void take_hello(struct hall *h, struct stranger *s, const struct pl_head 
     }
     if (own->fd >= 0) {
         snprintf(why, sizeof why, "there are two of rank %u", hello.rank);
-        refuse(&s->link, why);
+        refuse_rank(&s->link, why);
         return;
     }
     memcpy(c->hosts[hello.rank], hello.host, PL_HOST_NAME);
@@ -313,9 +313,9 @@ static pl_err receive_all(struct pl_control *c, const struct pl_meeting *m, stru
     if (err == PL_ERR_OK && h.here < c->world.size) err = say_missing(&h, &own);
     for (uint32_t r = 1; r < c->world.size; r++)
         if (err != PL_ERR_OK)
-            refuse(&c->links[r], own.message);
+            refuse_rank(&c->links[r], own.message);
         else
-            put(&c->links[r], PL_MESSAGE_WELCOME, c->hosts, c->world.size * PL_HOST_NAME);
+            put_message(&c->links[r], PL_MESSAGE_WELCOME, c->hosts, c->world.size * PL_HOST_NAME);
     if (err == PL_ERR_OK) return err;
     pl_diag_set(d, err, "%s", own.message);
     if (own.hint[0]) pl_diag_hint(d, "%s", own.hint);
@@ -353,7 +353,7 @@ static void say_hello(struct pl_link *l, enum pl_message kind, uint32_t rank, ui
     struct pl_hello hello = {.rank = rank, .size = size};
     memcpy(hello.token, token, strlen(token));
     memcpy(hello.host, host, PL_HOST_NAME);
-    put(l, kind, &hello, sizeof hello);
+    put_message(l, kind, &hello, sizeof hello);
 }
 
 /* Waits until rank 0 says that all are there. False: it ended the connection, or said nothing. */

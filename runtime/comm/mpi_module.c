@@ -122,8 +122,8 @@ static int complete(MPI_Request *requests, uint32_t n, MPI_Status *statuses,
 }
 
 /* Reads what was offered, and says so; a sender waits for that. */
-static int take(const struct pl_move *m, const struct offer *offer, const atomic_bool *stop,
-                MPI_Request *request) {
+static int take_offer(const struct pl_move *m, const struct offer *offer, const atomic_bool *stop,
+                      MPI_Request *request) {
     if (!m->receive) return MPI_Irecv(NULL, 0, MPI_BYTE, (int)m->peer, TAG_READ, ranks, request);
     if (!pl_near_read(&near, m->peer, m->p, offer->address, m->bytes, stop))
         return PL_MPI_UNREADABLE;
@@ -135,7 +135,7 @@ static int take_all(const struct pl_move *moves, uint32_t n, const struct offer 
     uint32_t taken = 0;
     for (uint32_t i = 0; i < n; i++) {
         if (!pl_near_moves(&near, moves[i].peer, moves[i].receive, moves[i].bytes)) continue;
-        int e = take(&moves[i], &offers[i], stop, &requests[taken++]);
+        int e = take_offer(&moves[i], &offers[i], stop, &requests[taken++]);
         if (e != MPI_SUCCESS) return e;
     }
     return complete(requests, taken, statuses, stop);

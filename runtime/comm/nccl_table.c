@@ -49,7 +49,7 @@ static void find_later_functions(struct pl_nccl *nccl) {
     memcpy(&nccl->mem_alloc, &symbol, sizeof symbol);
 }
 
-static pl_err refuse(const char *what, const char *why, struct pl_diag *d) {
+static pl_err refuse_nccl(const char *what, const char *why, struct pl_diag *d) {
     pl_err err = pl_diag_set(d, PL_ERR_COMM_INIT, "ranks on GPUs need NCCL 2.18 or later: %s%s",
                              what, why ? why : "it was not found");
     pl_diag_hint(d, "install libnccl2, or name libnccl.so.2 in PLIMSOLL_NCCL");
@@ -76,11 +76,11 @@ pl_err pl_nccl_load(const struct pl_nccl **out, struct pl_diag *d) {
     nccl->library = open_library();
     if (nccl->library) lacks = find_functions(nccl);
     if (!nccl->library)
-        err = refuse("", dlerror(), d);
+        err = refuse_nccl("", dlerror(), d);
     else if (lacks)
-        err = refuse("the library lacks ", lacks, d);
+        err = refuse_nccl("the library lacks ", lacks, d);
     else if (nccl->ncclGetVersion(&nccl->version) != ncclSuccess)
-        err = refuse("", "the library does not tell its version", d);
+        err = refuse_nccl("", "the library does not tell its version", d);
     else
         err = check_version(nccl, d);
     if (err == PL_ERR_OK) find_later_functions(nccl);

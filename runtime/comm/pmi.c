@@ -29,7 +29,7 @@ static bool word(const char *line, const char *name, char *out, size_t most) {
     return false;
 }
 
-static const char *find(const struct pl_pmi *p, const char *key) {
+static const char *find_value(const struct pl_pmi *p, const char *key) {
     for (uint32_t at = 0; at < p->store_bytes;) {
         const char *value = p->store + at + strlen(p->store + at) + 1;
         if (strcmp(p->store + at, key) == 0) return value;
@@ -55,7 +55,7 @@ static bool do_put(struct pl_pmi *p, uint32_t rank, const char *line) {
 
 static bool do_get(struct pl_pmi *p, uint32_t rank, const char *line) {
     char key[KEY_MOST], text[VALUE_MOST + 64];
-    const char *value = word(line, "key", key, sizeof key) ? find(p, key) : NULL;
+    const char *value = word(line, "key", key, sizeof key) ? find_value(p, key) : NULL;
     if (value)
         snprintf(text, sizeof text, "cmd=get_result rc=0 msg=success value=%s\n", value);
     else if (strcmp(key, "PMI_process_mapping") == 0) /* all on one machine */

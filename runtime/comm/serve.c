@@ -75,7 +75,7 @@ static const char *call_name(uint32_t call) {
 }
 
 /* True if the part fits the round; else records a loss of the rank that it came from. */
-static bool fits(struct pl_control *c, uint32_t rank, const struct pl_round *r) {
+static bool part_fits(struct pl_control *c, uint32_t rank, const struct pl_round *r) {
     struct pl_loss loss = {.rank = rank, .err = PL_ERR_COMM_MISMATCH};
     const struct pl_part *p = &c->parts[rank];
     uint32_t expected = r->call == PL_CALL_BROADCAST ? 0 : r->bytes;
@@ -103,7 +103,7 @@ static void finish_round(struct pl_control *c) {
     for (uint32_t i = 1; i < c->world.size; i++)
         if (!c->parts[i].there) return;
     for (uint32_t i = 1; i < c->world.size; i++)
-        if (!fits(c, i, r)) return;
+        if (!part_fits(c, i, r)) return;
     compose(c, r, all);
     const struct pl_head head = {.magic = PL_MAGIC,
                                  .kind = PL_MESSAGE_WHOLE,
@@ -190,8 +190,8 @@ static void take_leave(struct pl_control *c, uint32_t link) {
 }
 
 /* Handles messages that both sides may send, and those that only one may. */
-static void take(struct pl_control *c, uint32_t link, const struct pl_head *head,
-                 const void *body) {
+static void take_message(struct pl_control *c, uint32_t link, const struct pl_head *head,
+                         const void *body) {
     if (head->kind == PL_MESSAGE_LOST)
         take_loss(c, link, head, body);
     else if (head->kind == PL_MESSAGE_LEAVE)
@@ -211,7 +211,7 @@ static void read_link(struct pl_control *c, uint32_t link) {
     enum pl_link_got got;
     while ((got = pl_link_get(l, &head, &body)) == PL_LINK_MESSAGE) {
         l->heard_ms = pl_now_ms();
-        take(c, link, &head, body);
+        take_message(c, link, &head, body);
         pl_link_take(l);
     }
     if (got == PL_LINK_ENDED) lose(c, link, PL_ERR_COMM_PEER_LOST, "ended without a word");

@@ -42,7 +42,7 @@ void pl_cache_choose_dir(const struct pl_job *job, bool costly, struct pl_text *
     if (problem) dir->len = 0;
 }
 
-static void add(struct pl_digest h[2], const void *data, size_t n) {
+static void add_part(struct pl_digest h[2], const void *data, size_t n) {
     pl_digest_add(&h[0], data, n);
     pl_digest_add(&h[1], data, n);
 }
@@ -53,7 +53,7 @@ static bool add_file(struct pl_digest h[2], const struct pl_content *content) {
     for (uint64_t at = 0; buf; at += (uint64_t)got) {
         got = pl_content_read(content, buf, CHUNK, at);
         if (got <= 0) break;
-        add(h, buf, (size_t)got);
+        add_part(h, buf, (size_t)got);
     }
     free(buf);
     return got == 0;
@@ -66,9 +66,10 @@ bool pl_cache_make_key(struct pl_cache_key *key, const struct pl_content *conten
     if (!build.hex[0] || facts->failed) return false;
     for (int i = 0; i < 2; i++)
         pl_digest_init(&h[i], (uint64_t)i + 1);
-    add(h, build.hex, sizeof build.hex); /* fixed in length, so that it cannot run into the facts */
-    add(h, &facts->len, sizeof facts->len);
-    add(h, pl_text_str(facts), facts->len);
+    add_part(h, build.hex,
+             sizeof build.hex); /* fixed in length, so that it cannot run into the facts */
+    add_part(h, &facts->len, sizeof facts->len);
+    add_part(h, pl_text_str(facts), facts->len);
     if (!add_file(h, content)) return false;
     for (int i = 0; i < 2; i++)
         key->half[i] = pl_digest_value(&h[i]);

@@ -83,7 +83,7 @@ static const char *check_rows(const struct pl_cache *c) {
     return word == c->header.words ? NULL : "its rows contradict each other";
 }
 
-static const char *check(struct pl_cache *c, const struct pl_cache_key *key) {
+static const char *check_file(struct pl_cache *c, const struct pl_cache_key *key) {
     struct stat st;
     if (fstat(c->fd, &st) != 0 || !S_ISREG(st.st_mode)) return "it is no regular file";
     const char *problem = pl_cache_distrust(&st);
@@ -102,7 +102,7 @@ bool pl_cache_open(struct pl_cache *c, const char *dir, const struct pl_cache_ke
                            .path = pl_cache_path(dir, key, "tokens")};
     const char *problem = NULL;
     if (c->path) c->fd = open(c->path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-    if (c->fd >= 0) problem = check(c, key);
+    if (c->fd >= 0) problem = check_file(c, key);
     if (c->fd >= 0 && !problem) return true;
     if (problem && why) pl_text_addf(why, "%s is not used: %s", c->path, problem);
     pl_cache_close(c);

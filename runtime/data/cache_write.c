@@ -30,7 +30,7 @@ uint64_t pl_cache_head_digest(const struct pl_cache_header *h) {
     return pl_digest_value(&digest);
 }
 
-static void fail(struct pl_cache_writer *w, int error) {
+static void fail_write(struct pl_cache_writer *w, int error) {
     if (!w->error) w->error = error ? error : EIO;
 }
 
@@ -93,7 +93,7 @@ static void write_bytes(struct pl_cache_writer *w, const void *data, uint64_t by
         ssize_t n = write(w->fd, p, (size_t)bytes);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) {
-            fail(w, errno);
+            fail_write(w, errno);
             return;
         }
         p += n;
@@ -106,7 +106,7 @@ static void flush(struct pl_cache_writer *w) {
     w->held = 0;
 }
 
-static void put(struct pl_cache_writer *w, uint32_t word) {
+static void put_word(struct pl_cache_writer *w, uint32_t word) {
     if (w->held == BUF_WORDS) flush(w);
     w->buf[w->held++] = word;
     w->header.words++;
@@ -139,15 +139,15 @@ void pl_cache_add(struct pl_cache_writer *w, const struct pl_sample *s, uint64_t
     const struct pl_cache_row row = {4 * w->header.words + 2 * (uint64_t)cut + !narrow,
                                      (uint32_t)s->n, (uint32_t)targets, pl_sample_digest(s)};
     if (!add_row(w, row)) {
-        fail(w, ENOMEM);
+        fail_write(w, ENOMEM);
         return;
     }
     for (uint64_t i = 0; i < s->n; i++) {
         bool masked = narrow && s->labels[i] == PL_LABEL_MASKED;
-        put(w, (uint32_t)s->ids[i] | (masked ? PL_CACHE_MASK : 0));
+        put_word(w, (uint32_t)s->ids[i] | (masked ? PL_CACHE_MASK : 0));
     }
     for (uint64_t i = 0; i < s->n && !narrow; i++)
-        put(w, (uint32_t)s->labels[i]);
+        put_word(w, (uint32_t)s->labels[i]);
 }
 
 static void write_head(struct pl_cache_writer *w, const struct pl_remarks *remarks) {
@@ -156,12 +156,12 @@ static void write_head(struct pl_cache_writer *w, const struct pl_remarks *remar
     h->body_digest = pl_digest_value(&w->body);
     h->head_digest = pl_cache_head_digest(h);
     if (w->error) return;
-    if (pwrite(w->fd, h, sizeof *h, 0) != (ssize_t)sizeof *h) fail(w, errno);
+    if (pwrite(w->fd, h, sizeof *h, 0) != (ssize_t)sizeof *h) fail_write(w, errno);
 }
 
 static void sync_and_name(struct pl_cache_writer *w) {
-    if (!w->error && fsync(w->fd) != 0) fail(w, errno);
-    if (!w->error && rename(w->part, w->path) != 0) fail(w, errno);
+    if (!w->error && fsync(w->fd) != 0) fail_write(w, errno);
+    if (!w->error && rename(w->part, w->path) != 0) fail_write(w, errno);
     if (w->error) return;
     /* A power cut may lose the name; it never leaves a name with other content. */
     int fd = open(w->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -30,7 +30,7 @@ size_t pl_csv_cut(const char *text, size_t n, size_t seen, bool *quoted) {
     return 0;
 }
 
-static bool fail(struct pl_csv *csv, const char *what, const char *hint) {
+static bool fail_record(struct pl_csv *csv, const char *what, const char *hint) {
     snprintf(csv->problem, sizeof csv->problem, "%s", what);
     csv->hint = hint;
     return false;
@@ -38,10 +38,11 @@ static bool fail(struct pl_csv *csv, const char *what, const char *hint) {
 
 /* Refuses bytes that are invalid in a field without quotes, or in any field. */
 static bool check_byte(struct pl_csv *csv, char c, bool quoted) {
-    if (c == 0) return fail(csv, "NUL byte in the file", hint_nul);
+    if (c == 0) return fail_record(csv, "NUL byte in the file", hint_nul);
     if (quoted) return true;
-    if (c == '"') return fail(csv, "a quote inside a field without quotes", hint_quotes);
-    return c != '\r' || fail(csv, "a carriage return inside a field without quotes", hint_returns);
+    if (c == '"') return fail_record(csv, "a quote inside a field without quotes", hint_quotes);
+    return c != '\r' ||
+           fail_record(csv, "a carriage return inside a field without quotes", hint_returns);
 }
 
 static void add_escaped(struct pl_text *out, unsigned char c) {
@@ -73,9 +74,9 @@ static bool quoted_field(struct pl_csv *csv, const char *text, size_t n, size_t 
         }
         *at = i + 1;
         return *at == n || text[*at] == csv->separator ||
-               fail(csv, "text after the closing quote of a field", hint_quotes);
+               fail_record(csv, "text after the closing quote of a field", hint_quotes);
     }
-    return fail(csv, "a field begins with a quote that is not closed", hint_quotes);
+    return fail_record(csv, "a field begins with a quote that is not closed", hint_quotes);
 }
 
 /* Appends the field at *at as a JSON string, and moves past it. */
@@ -145,7 +146,7 @@ static bool check_separator(struct pl_csv *csv, const char *text, size_t n) {
     if (csv->columns != 1 || memchr(text, '"', n)) return true;
     for (size_t i = 0; i < sizeof separators / sizeof *separators; i++)
         if (memchr(text, separators[i].c, n))
-            return fail(csv, separators[i].what, separators[i].hint);
+            return fail_record(csv, separators[i].what, separators[i].hint);
     return true;
 }
 

@@ -19,8 +19,8 @@ static pl_err no_memory(struct pl_diag *d) {
 }
 
 /* Takes `path`, which may be NULL for want of memory. */
-static pl_err add(struct pl_dataset_list *out, const struct pl_dataset *entry, char *path,
-                  struct pl_diag *d) {
+static pl_err add_file(struct pl_dataset_list *out, const struct pl_dataset *entry, char *path,
+                       struct pl_diag *d) {
     struct pl_dataset *items =
         path ? pl_realloc(out->items, ((size_t)out->n + 1) * sizeof *items) : NULL;
     if (!items) {
@@ -55,7 +55,7 @@ static pl_err add_matches(struct pl_dataset_list *out, const struct pl_dataset *
         struct stat st;
         const char *path = found.gl_pathv[i];
         bool file = stat(path, &st) != 0 || !S_ISDIR(st.st_mode);
-        if (file && (all || is_data_file(path))) err = add(out, entry, pl_strdup(path), d);
+        if (file && (all || is_data_file(path))) err = add_file(out, entry, pl_strdup(path), d);
     }
     globfree(&found);
     return err;
@@ -214,7 +214,7 @@ static pl_err expand(struct pl_dataset_list *out, const struct pl_job *job,
         err = add_pattern(out, job, entry, d);
         if (err == PL_ERR_OK && out->n == before) err = no_file(job, entry, "no file matches", d);
     } else {
-        return add(out, entry, path, d);
+        return add_file(out, entry, path, d);
     }
     free(path);
     return err;

@@ -71,7 +71,7 @@ static pl_err no_memory(const struct unpacking *u, struct pl_diag *d) {
 }
 
 /* The next bytes of the compressed file, 0 at its end. */
-static pl_err take(struct unpacking *u, size_t *n, struct pl_diag *d) {
+static pl_err take_packed(struct unpacking *u, size_t *n, struct pl_diag *d) {
     ssize_t got;
     do
         got = read(u->from, u->in, BLOCK);
@@ -266,7 +266,7 @@ static bool find_member(struct unpacking *u, const struct packer *p, size_t *at,
 static pl_err unpack_all(struct unpacking *u, const struct packer *p, struct pl_diag *d) {
     size_t n = 0;
     do {
-        PL_TRY(take(u, &n, d));
+        PL_TRY(take_packed(u, &n, d));
         for (size_t at = 0; at < n;) {
             u->begins = !u->inside;
             if (u->begins && !find_member(u, p, &at, n)) return foreign(u, d);

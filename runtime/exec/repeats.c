@@ -24,7 +24,7 @@ static bool is_of(const struct pl_exec_shape *s, uint32_t first, uint32_t n,
 }
 
 /* The entry of this key; a new one takes the place of the least recently used without a graph. */
-static struct pl_exec_shape *find(struct pl_exec *e, uint32_t first, uint32_t n) {
+static struct pl_exec_shape *find_shape(struct pl_exec *e, uint32_t first, uint32_t n) {
     const struct pl_batch *b = &e->batch;
     struct pl_exec_shape *oldest = NULL;
     for (int i = 0; i < PL_EXEC_SHAPES; i++) {
@@ -83,7 +83,7 @@ static void record(struct pl_exec *e, struct pl_exec_shape *s, pl_exec_run_fn ru
 pl_err pl_exec_replay(struct pl_exec *e, uint32_t first, uint32_t n, pl_exec_run_fn run,
                       struct pl_diag *d) {
     if (!can_replay(e, n)) return run(e, first, n, d);
-    struct pl_exec_shape *s = find(e, first, n);
+    struct pl_exec_shape *s = find_shape(e, first, n);
     bool again = s->used != 0;
     s->used = ++e->clock;
     if (again && !s->graph && !s->refused && e->recordings < PL_EXEC_RECORDINGS) record(e, s, run);

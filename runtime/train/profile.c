@@ -24,7 +24,8 @@ void pl_profile_begin(struct pl_profile *f, struct pl_exec *e, bool waits) {
     e->times = timed ? f->times : NULL;
 }
 
-static void add(struct pl_profile_row *row, const struct pl_op_time *t, const struct pl_work *w) {
+static void add_time(struct pl_profile_row *row, const struct pl_op_time *t,
+                     const struct pl_work *w) {
     row->runs += t->runs;
     row->seconds += t->seconds;
     row->flops += (double)t->runs * w->flops;
@@ -43,7 +44,7 @@ bool pl_profile_end(struct pl_profile *f, struct pl_exec *e, const struct pl_loa
         of[pl_op_cost(&p->ops[i])] += t->seconds;
         if (!f->every) continue;
         const struct pl_work w = pl_op_work(p, &p->ops[i], load);
-        add(&f->rows[p->ops[i].kind], t, &w);
+        add_time(&f->rows[p->ops[i].kind], t, &w);
     }
     f->timed++;
     return true;

@@ -19,7 +19,7 @@ static void unmake(void) {
     json_decref(now);
 }
 
-static void put(json_t *record, const char *row, const char *value) {
+static void put_row(json_t *record, const char *row, const char *value) {
     ck_assert_int_eq(json_object_set_new(record, row, json_string(value)), 0);
 }
 
@@ -58,8 +58,8 @@ static const struct {
 };
 
 START_TEST(a_difference_is_told_where_it_counts) {
-    if (rows[_i].then) put(then, rows[_i].row, rows[_i].then);
-    if (rows[_i].now) put(now, rows[_i].row, rows[_i].now);
+    if (rows[_i].then) put_row(then, rows[_i].row, rows[_i].then);
+    if (rows[_i].now) put_row(now, rows[_i].row, rows[_i].now);
     struct pl_record_differences x = compare();
     ck_assert_str_eq(pl_text_str(&x.meaning), rows[_i].meaning);
     ck_assert_str_eq(pl_text_str(&x.others), rows[_i].others);
@@ -82,10 +82,10 @@ static const struct {
 };
 
 START_TEST(a_warmup_may_be_asked_for_in_two_ways) {
-    put(then, "warmup_steps", warmups[_i].steps[0]);
-    put(now, "warmup_steps", warmups[_i].steps[1]);
-    put(then, "warmup_ratio", warmups[_i].ratio[0]);
-    put(now, "warmup_ratio", warmups[_i].ratio[1]);
+    put_row(then, "warmup_steps", warmups[_i].steps[0]);
+    put_row(now, "warmup_steps", warmups[_i].steps[1]);
+    put_row(then, "warmup_ratio", warmups[_i].ratio[0]);
+    put_row(now, "warmup_ratio", warmups[_i].ratio[1]);
     struct pl_record_differences x = compare();
     const char *said = pl_text_str(&x.meaning), *want = warmups[_i].meaning;
     ck_assert_uint_eq(strlen(said), strlen(want)); /* in the order of the table of keys */
@@ -108,8 +108,8 @@ START_TEST(every_key_is_told_by_its_class) {
     for (uint32_t i = 0; i < n; i++) {
         json_object_clear(then);
         json_object_clear(now);
-        put(then, keys[i].key, "one");
-        put(now, keys[i].key, "two");
+        put_row(then, keys[i].key, "one");
+        put_row(now, keys[i].key, "two");
         struct pl_record_differences x = compare();
         const bool form = pl_key_class(i) == PL_KEY_FORM;
         const bool counts = form || pl_key_class(i) == PL_KEY_MEANING;
@@ -129,8 +129,8 @@ END_TEST
 START_TEST(several_differences_stand_in_one_line) {
     static const char *const names[] = {"lora_r", "seed", "optimizer", "model", "output_dir"};
     for (int i = 0; i < COUNT(names); i++) {
-        put(then, names[i], "a");
-        put(now, names[i], "b");
+        put_row(then, names[i], "a");
+        put_row(now, names[i], "b");
     }
     struct pl_record_differences x = compare(), same;
     int parts = 1, others = 1;
@@ -149,7 +149,7 @@ END_TEST
 
 START_TEST(a_row_that_is_no_text_is_no_row) {
     ck_assert_int_eq(json_object_set_new(then, "lora_r", json_integer(16)), 0);
-    put(now, "lora_r", "8");
+    put_row(now, "lora_r", "8");
     ck_assert_ptr_null(pl_record_get(then, "lora_r"));
     ck_assert_str_eq(pl_record_get(now, "lora_r"), "8");
     ck_assert_ptr_null(pl_record_get(now, "seed"));

@@ -33,7 +33,7 @@ static const char *speed_file(void) {
 /* --- medians --------------------------------------------------------------------------------- */
 
 /* A step of 1 s of nominal products and half a second of everything row-wise. */
-static void add(struct pl_pace *p, double seconds, double products, double rows) {
+static void add_step(struct pl_pace *p, double seconds, double products, double rows) {
     struct pl_pace_step step = {.seconds = seconds, .timed = products > 0};
     step.nominal[PL_COST_PRODUCT] = 1;
     step.nominal[PL_COST_ROWS] = 0.5;
@@ -49,7 +49,7 @@ START_TEST(the_first_step_is_left_out_and_three_are_needed) {
     for (int i = 0; i < 4; i++) {
         ck_assert(!pl_pace_median(&p, &m));
         ck_assert(isnan(m.seconds) && isnan(m.ratio) && m.steps == 0);
-        add(&p, seconds[i], seconds[i] / 2, seconds[i] / 2);
+        add_step(&p, seconds[i], seconds[i] / 2, seconds[i] / 2);
     }
     ck_assert(pl_pace_median(&p, &m));
     ck_assert_double_eq(m.seconds, 2);
@@ -57,7 +57,7 @@ START_TEST(the_first_step_is_left_out_and_three_are_needed) {
     ck_assert_double_eq_tol(m.classes[PL_COST_PRODUCT], 1, 1e-12);
     ck_assert_double_eq_tol(m.classes[PL_COST_ROWS], 2, 1e-12);
     ck_assert_uint_eq(m.steps, 3);
-    add(&p, 10, 5, 5);
+    add_step(&p, 10, 5, 5);
     ck_assert(pl_pace_median(&p, &m));
     ck_assert_double_eq(m.seconds, 2.5);
 }
@@ -68,7 +68,7 @@ START_TEST(the_latest_steps_count) {
     struct pl_pace_medians m;
     for (int i = 0; i < 10 * PL_PACE_STEPS; i++) {
         const bool late = i >= 9 * PL_PACE_STEPS + 1;
-        add(&p, late ? 7 : 1, late ? 3.5 : 0.9, late ? 3.5 : 0.1);
+        add_step(&p, late ? 7 : 1, late ? 3.5 : 0.9, late ? 3.5 : 0.1);
     }
     ck_assert(pl_pace_median(&p, &m));
     ck_assert_double_eq(m.seconds, 7);
@@ -81,7 +81,7 @@ START_TEST(what_passes_between_the_ops_is_shared_out) {
     struct pl_pace p = {0};
     struct pl_pace_medians m;
     for (int i = 0; i < 5; i++)
-        add(&p, 6, 2, 1);
+        add_step(&p, 6, 2, 1);
     ck_assert(pl_pace_median(&p, &m));
     ck_assert_double_eq_tol(m.classes[PL_COST_PRODUCT], 4, 1e-12);
     ck_assert_double_eq_tol(m.classes[PL_COST_ROWS], 4, 1e-12);
@@ -92,7 +92,7 @@ START_TEST(one_timed_step_is_enough_for_the_classes) {
     struct pl_pace p = {0};
     struct pl_pace_medians m;
     for (int i = 0; i < 5; i++)
-        add(&p, 3, i == 1 ? 8 : 0, 4);
+        add_step(&p, 3, i == 1 ? 8 : 0, 4);
     ck_assert(pl_pace_median(&p, &m));
     ck_assert_double_eq_tol(m.classes[PL_COST_PRODUCT], 2, 1e-12);
     ck_assert_double_eq_tol(m.classes[PL_COST_ROWS], 2, 1e-12);
@@ -103,7 +103,7 @@ START_TEST(without_a_timed_step_there_are_no_classes) {
     struct pl_pace p = {0};
     struct pl_pace_medians m;
     for (int i = 0; i < 5; i++)
-        add(&p, 3, 0, 0);
+        add_step(&p, 3, 0, 0);
     ck_assert(pl_pace_median(&p, &m));
     ck_assert_double_eq(m.ratio, 2);
     for (int c = 0; c < PL_COST_COUNT; c++)
@@ -116,7 +116,7 @@ START_TEST(a_class_of_little_time_is_not_measured) {
     struct pl_pace_medians m;
     static const double rows[] = {PL_PACE_SHARE * 0.9, PL_PACE_SHARE * 1.1};
     for (int i = 0; i < 5; i++)
-        add(&p, 1, 1 - rows[_i], rows[_i]);
+        add_step(&p, 1, 1 - rows[_i], rows[_i]);
     ck_assert(pl_pace_median(&p, &m));
     ck_assert_double_gt(m.classes[PL_COST_PRODUCT], 0);
     ck_assert_int_eq(m.classes[PL_COST_ROWS] > 0, _i == 1);

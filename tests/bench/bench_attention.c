@@ -31,14 +31,14 @@ struct run {
     double gflop;
 };
 
-static struct pl_view take(char **at, uint64_t rows, uint64_t cols, enum pl_dtype dtype) {
+static struct pl_view take_view(char **at, uint64_t rows, uint64_t cols, enum pl_dtype dtype) {
     struct pl_view v = {.p = *at, .rows = rows, .cols = cols, .ld = cols, .dtype = dtype};
     *at += (rows * cols * pl_dtype_bytes(dtype) + 255) & ~UINT64_C(255);
     return v;
 }
 
 static struct pl_view values(char **at, uint64_t rows, uint64_t cols, float spread) {
-    struct pl_view v = take(at, rows, cols, PL_DTYPE_F32);
+    struct pl_view v = take_view(at, rows, cols, PL_DTYPE_F32);
     for (uint64_t i = 0; i < rows * cols; i++)
         ((float *)v.p)[i] = spread * ((float)(i * 2654435761u % 1009) / 504.0f - 1.0f);
     return v;
@@ -57,23 +57,24 @@ static void make(struct run *r, const struct shape *s, enum pl_op_kind kind, cha
     *c = (struct pl_call){.attr = &r->attr, .batch = &r->batch};
     c->in[0] = values(&at, rows, q, 1), c->in[1] = values(&at, rows, kv, 1);
     c->in[2] = values(&at, rows, kv, 1);
-    struct pl_view offsets = take(&at, s->seqs + 1, 1, PL_DTYPE_I32);
+    struct pl_view offsets = take_view(&at, s->seqs + 1, 1, PL_DTYPE_I32);
     for (uint32_t i = 0; i <= s->seqs; i++)
         ((int32_t *)offsets.p)[i] = (int32_t)(i * s->length);
     const uint64_t ws = pl_op_workspace_bytes(&r->dev->traits, kind, &r->attr, rows, q);
-    struct pl_view scratch = take(&at, ws, 1, PL_DTYPE_U8);
+    struct pl_view scratch = take_view(&at, ws, 1, PL_DTYPE_U8);
     if (kind == PL_OP_ATTENTION) {
         c->in[3] = offsets, c->in[4] = scratch;
-        c->out[0] = take(&at, rows, q, PL_DTYPE_F32);
-        c->out[1] = take(&at, rows, s->heads, PL_DTYPE_F32);
+        c->out[0] = take_view(&at, rows, q, PL_DTYPE_F32);
+        c->out[1] = take_view(&at, rows, s->heads, PL_DTYPE_F32);
         return;
     }
-    c->in[3] = values(&at, rows, q, 1), c->in[4] = take(&at, rows, s->heads, PL_DTYPE_F32);
+    c->in[3] = values(&at, rows, q, 1), c->in[4] = take_view(&at, rows, s->heads, PL_DTYPE_F32);
     for (uint64_t i = 0; i < rows * s->heads; i++)
         ((float *)c->in[4].p)[i] = logf((float)(i / s->heads % s->length + 1));
     c->in[5] = values(&at, rows, q, 1), c->in[6] = offsets, c->in[7] = scratch;
-    c->out[0] = take(&at, rows, q, PL_DTYPE_F32);
-    c->out[1] = take(&at, rows, kv, PL_DTYPE_F32), c->out[2] = take(&at, rows, kv, PL_DTYPE_F32);
+    c->out[0] = take_view(&at, rows, q, PL_DTYPE_F32);
+    c->out[1] = take_view(&at, rows, kv, PL_DTYPE_F32),
+    c->out[2] = take_view(&at, rows, kv, PL_DTYPE_F32);
 }
 
 /* GFLOP/s over at least 10 ms. */

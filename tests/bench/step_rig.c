@@ -156,7 +156,7 @@ void rig_close(struct rig *r) {
 /* --- the micro-batch ------------------------------------------------------------------------- */
 
 /* The first `n` of r->inputs, where the program has such an input. */
-static void put(struct rig *r, enum pl_role role, uint64_t n) {
+static void put_input(struct rig *r, enum pl_role role, uint64_t n) {
     const struct pl_program *p = r->planned.program;
     struct pl_diag d = {0};
     for (uint32_t i = 0; i < p->n_tensors; i++)
@@ -187,20 +187,20 @@ void rig_fill_batch(struct rig *r) {
     const uint64_t length = n / rows;
     for (uint64_t i = 0; i < n; i++)
         r->inputs[i] = id_at(r, i);
-    put(r, PL_ROLE_IDS, n);
+    put_input(r, PL_ROLE_IDS, n);
     for (uint64_t i = 0; i < n; i++)
         r->inputs[i] = (int32_t)i;
     qsort_r(r->inputs, (size_t)n, sizeof *r->inputs, by_id, r);
-    put(r, PL_ROLE_ORDER, n);
+    put_input(r, PL_ROLE_ORDER, n);
     for (uint64_t i = 0; i < n; i++)
         r->inputs[i] = (int32_t)(i % length);
-    put(r, PL_ROLE_POSITIONS, n);
+    put_input(r, PL_ROLE_POSITIONS, n);
     for (uint64_t b = 0; b <= rows; b++)
         r->inputs[b] = (int32_t)(b * length);
-    put(r, PL_ROLE_OFFSETS, rows + 1);
-    put(r, PL_ROLE_TARGET_ROWS, list_targets(r, length, false));
+    put_input(r, PL_ROLE_OFFSETS, rows + 1);
+    put_input(r, PL_ROLE_TARGET_ROWS, list_targets(r, length, false));
     const uint64_t targets = list_targets(r, length, true);
-    put(r, PL_ROLE_TARGETS, targets);
+    put_input(r, PL_ROLE_TARGETS, targets);
     const struct pl_batch batch = {.contributors = 1,
                                    .n_tokens = n,
                                    .n_seqs = rows,

@@ -191,7 +191,7 @@ START_TEST(a_checkpoint_of_another_configuration_is_refused) {
 }
 END_TEST
 
-static char *find(void) {
+static char *find_checkpoint(void) {
     char *path;
     OK(pl_checkpoint_find(dir, &path, NULL, &diag));
     return path;
@@ -200,11 +200,11 @@ static char *find(void) {
 START_TEST(find_returns_the_newest_complete_one) {
     struct rig r;
     rig_open(&r, &kinds[3]);
-    ck_assert_ptr_null(find());
+    ck_assert_ptr_null(find_checkpoint());
     OK(save(&r, 9, 9, &diag));
     OK(save(&r, 10, 9, &diag));
     OK(save(&r, 100, 9, &diag));
-    char *path = find();
+    char *path = find_checkpoint();
     ck_assert_str_eq(path, in(dir, "checkpoint-100"));
     free(path);
     ck_assert_int_eq(unlink(in(dir, "checkpoint-100/trainer_state.json")), 0);
@@ -213,7 +213,7 @@ START_TEST(find_returns_the_newest_complete_one) {
     ck_assert_int_eq(rename(in(dir, "checkpoint-9"), in(dir, "checkpoint-0400")), 0);
     spill(in(dir, "checkpoint-500"), "", 0);
     ck_assert_int_eq(mkdir(in(dir, "checkpoint-18446744073709551616"), 0777), 0);
-    path = find();
+    path = find_checkpoint();
     ck_assert_str_eq(path, in(dir, "checkpoint-10"));
     free(path);
     rig_close(&r);
@@ -251,7 +251,7 @@ START_TEST(a_link_to_a_directory_is_a_checkpoint_and_stays) {
     OK(save(&r, 4, 9, &diag));
     move_and_link("checkpoint-4", "away", _i == 1 ? absolute : "away");
     if (_i == 2) move_and_link("away", "far", "far");
-    char *path = find();
+    char *path = find_checkpoint();
     ck_assert_str_eq(path, in(dir, "checkpoint-4"));
     free(path);
     ck_assert_ptr_nonnull(strstr(notes_of_find(&notes), "checkpoint-4 is a link"));
@@ -358,7 +358,7 @@ START_TEST(a_checkpoint_of_another_trainer_is_said_and_stays) {
     OK(save(&r, 7, 1, &diag));
     OK(save(&r, 8, 1, &diag));
     ck_assert(exists(in(dir, "checkpoint-5/adapter_config.json")));
-    path = find(); /* with one of a run here it is in nobody's way */
+    path = find_checkpoint(); /* with one of a run here it is in nobody's way */
     ck_assert_str_eq(path, in(dir, "checkpoint-8"));
     free(path);
     OK(save(&r, 5, 1, &diag));
@@ -404,7 +404,7 @@ START_TEST(a_removal_that_is_cut_short_leaves_no_checkpoint) {
     for (uint64_t at = 1; !ended; at++) {
         struct pl_text notes = {0};
         ended = survives(&r, at);
-        char *path = find();
+        char *path = find_checkpoint();
         ck_assert_ptr_nonnull(path);
         free(path);
         ck_assert_str_eq(notes_of_find(&notes), "");

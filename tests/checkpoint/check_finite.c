@@ -34,7 +34,7 @@ static const struct {
     {"F6_E3M2", 1, {0, 0x77, 0xff}, {0}},
 };
 
-static void put(unsigned char *p, uint64_t at, uint32_t bytes, uint64_t bits) {
+static void put_bits(unsigned char *p, uint64_t at, uint32_t bytes, uint64_t bits) {
     for (uint32_t i = 0; i < bytes; i++)
         p[at * bytes + i] = (unsigned char)(bits >> 8 * i);
 }
@@ -48,14 +48,14 @@ START_TEST(an_element_that_is_not_finite_is_found_where_it_stands) {
     ck_assert_int_eq(pl_number_class(floats[_i].type, &said), PL_NUMBERS_FLOATING);
     ck_assert_uint_eq(said, bytes);
     for (uint64_t i = 0; i < N; i++)
-        put(p, i, bytes, floats[_i].finite[i % 3]);
+        put_bits(p, i, bytes, floats[_i].finite[i % 3]);
     ck_assert_uint_eq(pl_finite_scan(floats[_i].type, p, N), N);
     for (int k = 0; k < 4 && floats[_i].other[k]; k++)
         for (size_t at = 0; at < sizeof places / sizeof *places; at++) {
-            put(p, places[at], bytes, floats[_i].other[k]);
+            put_bits(p, places[at], bytes, floats[_i].other[k]);
             ck_assert_uint_eq(pl_finite_scan(floats[_i].type, p, N), places[at]);
             ck_assert_uint_eq(pl_finite_scan(floats[_i].type, p, places[at]), places[at]);
-            put(p, places[at], bytes, 0);
+            put_bits(p, places[at], bytes, 0);
         }
     free(p);
 }

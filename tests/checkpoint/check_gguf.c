@@ -108,7 +108,7 @@ static void gguf_read(struct gguf *g) {
     ck_assert_uint_eq(g->at, g->bytes);
 }
 
-static const struct tensor *find(const struct gguf *g, const char *name) {
+static const struct tensor *find_tensor(const struct gguf *g, const char *name) {
     for (uint64_t i = 0; i < g->n_tensors; i++)
         if (strcmp(g->tensors[i].name, name) == 0) return &g->tensors[i];
     ck_abort_msg("no tensor %s", name);
@@ -208,8 +208,8 @@ START_TEST(names_and_metadata_are_those_llama_cpp_reads) {
     for (int layer = 0; layer < 3; layer++) {
         for (int k = 0; k < 5; k++) {
             const char *name = families[_i].names[k];
-            const struct tensor *a = find(&g, textf("blk.%d.%s.weight.lora_a", layer, name));
-            const struct tensor *b = find(&g, textf("blk.%d.%s.weight.lora_b", layer, name));
+            const struct tensor *a = find_tensor(&g, textf("blk.%d.%s.weight.lora_a", layer, name));
+            const struct tensor *b = find_tensor(&g, textf("blk.%d.%s.weight.lora_b", layer, name));
             /* llama.cpp: "lora_a tensor is not transposed" where the ranks do not meet */
             ck_assert_uint_eq(a->ne[1], 4);
             ck_assert_uint_eq(b->ne[0], 4);
@@ -230,7 +230,7 @@ static void permute(const float *b, float *out, int heads, int half, int r) {
 }
 
 static void check_matrix(const struct gguf *g, const char *name, const float *want) {
-    const struct tensor *t = find(g, name);
+    const struct tensor *t = find_tensor(g, name);
     ck_assert_msg(memcmp(g->data + g->base + t->offset, want, tensor_size(t)) == 0, "%s", name);
 }
 
@@ -282,7 +282,7 @@ START_TEST(sixteen_bits_hold_the_rounded_values) {
     OK(export_adapter(&r, halves[_i].dtype));
     gguf_read(&g);
     ck_assert_uint_eq(g.bits[find_value(&g, "general.file_type", 4)], halves[_i].file);
-    const struct tensor *t = find(&g, "blk.1.ffn_down.weight.lora_b");
+    const struct tensor *t = find_tensor(&g, "blk.1.ffn_down.weight.lora_b");
     ck_assert_uint_eq(t->type, halves[_i].ggml);
     const float *b = r.memory[rig_find(&r, PL_ROLE_LORA_B, PL_SLOT_DOWN, 1)];
     uint16_t want[48];

@@ -34,8 +34,8 @@ struct file {
     struct pl_text header, data;
 };
 
-static void put(struct file *f, const char *name, const char *part, const char *dtype,
-                const char *shape, const void *data, uint64_t bytes) {
+static void put_part(struct file *f, const char *name, const char *part, const char *dtype,
+                     const char *shape, const void *data, uint64_t bytes) {
     pl_text_addf(&f->header,
                  "%c\"%s%s%s\":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}",
                  f->header.len ? ',' : '{', name, *part ? "." : "", part, dtype, shape, f->data.len,
@@ -47,7 +47,7 @@ static void put_vector(struct file *f, const char *name, const char *part, const
                        const void *data, uint64_t n) {
     char shape[32];
     snprintf(shape, sizeof shape, "[%llu]", (unsigned long long)n);
-    put(f, name, part, dtype, shape, data, n * (strcmp(dtype, "F32") == 0 ? 4 : 1));
+    put_part(f, name, part, dtype, shape, data, n * (strcmp(dtype, "F32") == 0 ? 4 : 1));
 }
 
 /* Writes the parts of a matrix as QuantState.as_dict(packed=True) of bitsandbytes names and stores
@@ -58,7 +58,7 @@ static void put_codes(struct file *f, const struct rig *r, const struct pl_windo
     float map[PL_QUANT_MAP_SIZE];
     char text[512], shape[48];
     snprintf(shape, sizeof shape, "[%llu, 1]", (unsigned long long)pl_quant_codes_bytes(w->count));
-    put(f, w->name, "", "U8", shape, r->memory[w->tensor], pl_quant_codes_bytes(w->count));
+    put_part(f, w->name, "", "U8", shape, r->memory[w->tensor], pl_quant_codes_bytes(w->count));
     put_vector(f, w->name, "quant_map", "F32", pl_quant_table(PL_QUANT_NF4), 16);
     int n = snprintf(text, sizeof text,
                      "{\"quant_type\": \"nf4\", \"blocksize\": 64, \"dtype\": \"bfloat16\", "
@@ -94,8 +94,8 @@ static void save_codes(const struct rig *r) {
         }
         snprintf(shape, sizeof shape, item->rank == 2 ? "[%d, %d]" : "[%d]", (int)item->dims[0],
                  (int)item->dims[1]);
-        put(&f, item->name, "", "BF16", shape,
-            (const char *)r->memory[item->tensor] + 2 * item->first, 2 * item->count);
+        put_part(&f, item->name, "", "BF16", shape,
+                 (const char *)r->memory[item->tensor] + 2 * item->first, 2 * item->count);
     }
     pl_text_add(&f.header, "}");
     ck_assert(!f.header.failed && !f.data.failed);

@@ -64,8 +64,8 @@ static const uint32_t cuts[N_CUTS] = {PL_SHARDING_NONE, PL_SHARDING_OPTIMIZER,
 
 static const struct pl_run_state state = {.step = STEP, .batch_size = 3, .run_number = 1};
 
-static pl_err put(struct pl_checkpoint *c, const struct pl_tensor_io *io, uint64_t shard_bytes,
-                  struct pl_diag *d) {
+static pl_err put_checkpoint(struct pl_checkpoint *c, const struct pl_tensor_io *io,
+                             uint64_t shard_bytes, struct pl_diag *d) {
     struct pl_job job;
     if (!pl_mode_adapts(io->program->shape.mode))
         return pl_model_put(io, &c->outbox, "{}", NULL, shard_bytes, d);
@@ -81,7 +81,7 @@ static pl_err save(const struct pl_tensor_io *io, const char *out, uint64_t shar
     struct pl_checkpoint c = {0};
     pl_err err;
     PL_TRY_GOTO(pl_checkpoint_begin(&c, out, STEP, d), out);
-    PL_TRY_GOTO(put(&c, io, shard_bytes, d), out);
+    PL_TRY_GOTO(put_checkpoint(&c, io, shard_bytes, d), out);
     PL_TRY_GOTO(pl_checkpoint_write_state(&c, io, &state, NULL, d), out);
     err = pl_checkpoint_commit(&c, out, 2, d);
 out:

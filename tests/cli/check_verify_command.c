@@ -65,7 +65,7 @@ START_TEST(what_a_run_leaves_is_whole) {
 END_TEST
 
 /* The bytes of the middle of a tensor's first element, in place. */
-static void put(const char *path, const char *tensor, const void *bytes, size_t n) {
+static void put_tensor(const char *path, const char *tensor, const void *bytes, size_t n) {
     struct pl_st_file f;
     struct pl_diag d = {0};
     ck_assert_msg(pl_st_open(&f, path, &d) == PL_ERR_OK, "%s", d.message);
@@ -89,16 +89,17 @@ static void replace(const char *path, const char *from, const char *to) {
 }
 
 static void flip_weights(const char *at) {
-    put(in_dir(at, "model.safetensors"), "model.norm.weight", "\x01\x02\x03\x3f", 4);
+    put_tensor(in_dir(at, "model.safetensors"), "model.norm.weight", "\x01\x02\x03\x3f", 4);
 }
 static void nan_in_weights(const char *at) {
-    put(in_dir(at, "model.safetensors"), "model.norm.weight", "\x00\x00\xc0\x7f", 4);
+    put_tensor(in_dir(at, "model.safetensors"), "model.norm.weight", "\x00\x00\xc0\x7f", 4);
 }
 static void infinity_in_bf16(const char *at) {
-    put(in_dir(at, "model.safetensors"), "model.norm.weight", "\x80\xff", 2);
+    put_tensor(in_dir(at, "model.safetensors"), "model.norm.weight", "\x80\xff", 2);
 }
 static void nan_in_states(const char *at) {
-    put(in_dir(at, "optimizer.safetensors"), "model.norm.weight.exp_avg_sq", "\x01\x00\x80\xff", 4);
+    put_tensor(in_dir(at, "optimizer.safetensors"), "model.norm.weight.exp_avg_sq",
+               "\x01\x00\x80\xff", 4);
 }
 static void cut_states(const char *at) {
     ck_assert_int_eq(truncate(in_dir(at, "optimizer.safetensors"), 5000), 0);

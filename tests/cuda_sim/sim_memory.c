@@ -45,7 +45,7 @@ static void let_neighbour_in(void) {
     neighbour_bytes = s->neighbour_bytes < left ? s->neighbour_bytes : left;
 }
 
-static struct plsim_allocation *add(size_t bytes, bool device) {
+static struct plsim_allocation *add_allocation(size_t bytes, bool device) {
     struct plsim_allocation *a = malloc(sizeof *a);
     size_t whole = (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
     if (!a) return NULL;
@@ -62,7 +62,7 @@ static struct plsim_allocation *add(size_t bytes, bool device) {
 }
 
 /* Unlinks the allocation that starts at p. */
-static struct plsim_allocation *take(const void *p, bool device) {
+static struct plsim_allocation *take_allocation(const void *p, bool device) {
     for (struct plsim_allocation **link = &allocations; *link; link = &(*link)->next)
         if ((*link)->p == p && (*link)->device == device) {
             struct plsim_allocation *a = *link;
@@ -74,7 +74,7 @@ static struct plsim_allocation *take(const void *p, bool device) {
 
 /* Takes `taken` bytes of the device, of which the caller may use the first. */
 static struct plsim_allocation *add_device(size_t bytes, size_t taken) {
-    struct plsim_allocation *a = taken <= plsim_free_bytes() ? add(bytes, true) : NULL;
+    struct plsim_allocation *a = taken <= plsim_free_bytes() ? add_allocation(bytes, true) : NULL;
     if (!a) return NULL;
     a->taken = taken;
     plsim_counters.used_bytes += taken;
@@ -103,7 +103,7 @@ void *plsim_shared_take(size_t bytes) {
 }
 
 void plsim_shared_give(void *p) {
-    struct plsim_allocation *a = take(p, true);
+    struct plsim_allocation *a = take_allocation(p, true);
     if (!a || !a->shared) plsim_die("ncclMemFree: %p is not of ncclMemAlloc", p);
     if (plsim_has_work()) plsim_die("ncclMemFree: a stream may still use the memory");
     give_device(a);
@@ -134,7 +134,7 @@ cudaError_t cudaFree(void *p) {
     if (!p) return e;
     if (plsim_forbidden() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     plsim_drain_all(); /* cudaFree waits for the device */
-    struct plsim_allocation *a = take(p, true);
+    struct plsim_allocation *a = take_allocation(p, true);
     if (!a) return plsim_fail(cudaErrorInvalidValue);
     if (a->shared) plsim_die("cudaFree: %p is of ncclMemAlloc", p);
     give_device(a);
@@ -151,7 +151,7 @@ cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags) {
     *out = NULL;
     if (plsim_forbidden() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     if (bytes == 0) return cudaSuccess;
-    struct plsim_allocation *a = injected ? NULL : add(bytes, false);
+    struct plsim_allocation *a = injected ? NULL : add_allocation(bytes, false);
     if (!a) {
         plsim_counters.failed_host_mallocs++;
         return plsim_fail(injected ? (cudaError_t)injected : cudaErrorMemoryAllocation);
@@ -170,7 +170,7 @@ cudaError_t cudaFreeHost(void *p) {
     if (plsim_forbidden() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     /* Nothing that is documented makes it wait. */
     if (plsim_has_work()) plsim_die("pinned memory is freed while a stream may use it");
-    struct plsim_allocation *a = take(p, false);
+    struct plsim_allocation *a = take_allocation(p, false);
     if (!a) return plsim_fail(cudaErrorInvalidValue);
     free(a->p);
     free(a);

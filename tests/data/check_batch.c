@@ -74,8 +74,8 @@ START_TEST(huge_row_counts_need_no_memory) {
 END_TEST
 
 /* Steps of n rows of [first, first + rows), in their order or shuffled. */
-static pl_err load(struct pl_step_batch *b, struct fixture *f, uint64_t position, uint64_t n,
-                   uint64_t first, uint64_t rows, bool shuffle, uint64_t seed) {
+static pl_err load_batch(struct pl_step_batch *b, struct fixture *f, uint64_t position, uint64_t n,
+                         uint64_t first, uint64_t rows, bool shuffle, uint64_t seed) {
     struct pl_walk w;
     pl_walk_init(&w, first, rows, shuffle, seed);
     w.circle = true;
@@ -94,13 +94,13 @@ START_TEST(a_step_counts_targets_and_computed_tokens) {
     struct fixture f;
     struct pl_step_batch b = {0};
     fixture_rows(&f, PL_FORMAT_TOKENS, rows);
-    ck_assert_int_eq(load(&b, &f, 0, 4, 0, 5, false, 1), PL_ERR_OK);
+    ck_assert_int_eq(load_batch(&b, &f, 0, 4, 0, 5, false, 1), PL_ERR_OK);
     ck_assert_uint_eq(b.n, 4);
     ck_assert_uint_eq(b.targets, 2 + 0 + 1 + 1);
     ck_assert_uint_eq(b.tokens, 3 + 0 + 2 + 3);
     ck_assert_uint_eq(b.samples[1].n, 0);
     /* wraps into the next epoch, keeps its buffers */
-    ck_assert_int_eq(load(&b, &f, 4, 2, 0, 5, false, 1), PL_ERR_OK);
+    ck_assert_int_eq(load_batch(&b, &f, 4, 2, 0, 5, false, 1), PL_ERR_OK);
     ck_assert_uint_eq(b.n, 2);
     ck_assert_int_eq(b.samples[0].ids[0], 50);
     ck_assert_int_eq(b.samples[1].ids[0], 10);
@@ -115,7 +115,7 @@ START_TEST(a_range_of_rows_stays_in_its_range) {
     struct pl_step_batch b = {0};
     fixture_rows(&f, PL_FORMAT_TOKENS, rows);
     for (uint64_t p = 0; p < 12; p += 3) {
-        ck_assert_int_eq(load(&b, &f, p, 3, 2, 3, true, 9), PL_ERR_OK);
+        ck_assert_int_eq(load_batch(&b, &f, p, 3, 2, 3, true, 9), PL_ERR_OK);
         ck_assert_uint_eq(b.tokens, 2 + 3 + 4);
     }
     pl_step_batch_finish(&b);
@@ -133,7 +133,7 @@ START_TEST(a_micro_batch_joins_samples_and_shifts_labels) {
     struct pl_step_batch b = {0};
     struct pl_micro_batch mb;
     fixture_rows(&f, PL_FORMAT_TOKENS, rows);
-    ck_assert_int_eq(load(&b, &f, 0, 5, 0, 5, false, 1), PL_ERR_OK);
+    ck_assert_int_eq(load_batch(&b, &f, 0, 5, 0, 5, false, 1), PL_ERR_OK);
     ck_assert_int_eq(pl_micro_batch_init(&mb, 8, 3, &f.d), PL_ERR_OK);
     ck_assert_int_eq(pl_micro_batch_fill(&mb, &b, 4, 1, &f.d), PL_ERR_OK);
     ck_assert_int_eq(pl_micro_batch_fill(&mb, &b, 0, 4, &f.d), PL_ERR_OK);
@@ -161,7 +161,7 @@ START_TEST(positions_of_longer_samples_may_count_from_elsewhere) {
     struct pl_step_batch b = {0};
     struct pl_micro_batch mb;
     fixture_rows(&f, PL_FORMAT_TOKENS, rows);
-    ck_assert_int_eq(load(&b, &f, 0, 5, 0, 5, false, 1), PL_ERR_OK);
+    ck_assert_int_eq(load_batch(&b, &f, 0, 5, 0, 5, false, 1), PL_ERR_OK);
     ck_assert_int_eq(pl_micro_batch_init(&mb, 8, 3, &f.d), PL_ERR_OK);
     mb.long_from = 2;
     mb.long_base = 100;
@@ -180,7 +180,7 @@ START_TEST(a_micro_batch_takes_no_more_than_it_was_made_for) {
     struct pl_step_batch b = {0};
     struct pl_micro_batch mb;
     fixture_rows(&f, PL_FORMAT_TOKENS, rows);
-    ck_assert_int_eq(load(&b, &f, 0, 5, 0, 5, false, 1), PL_ERR_OK);
+    ck_assert_int_eq(load_batch(&b, &f, 0, 5, 0, 5, false, 1), PL_ERR_OK);
     ck_assert_int_eq(pl_micro_batch_init(&mb, sizes[_i].tokens, sizes[_i].seqs, &f.d), PL_ERR_OK);
     ck_assert_int_eq(pl_micro_batch_fill(&mb, &b, 0, 4, &f.d), PL_ERR_PLAN_BROKEN);
     ck_assert_uint_le(mb.n_tokens, sizes[_i].tokens);
@@ -220,7 +220,7 @@ START_TEST(micro_batches_of_a_step_add_up_to_it) {
     struct pl_step_batch b = {0};
     struct pl_micro_batch mb;
     fixture_rows(&f, PL_FORMAT_TOKENS, rows);
-    ck_assert_int_eq(load(&b, &f, 0, 10, 0, 5, true, 3), PL_ERR_OK);
+    ck_assert_int_eq(load_batch(&b, &f, 0, 10, 0, 5, true, 3), PL_ERR_OK);
     ck_assert_int_eq(pl_micro_batch_init(&mb, 64, 10, &f.d), PL_ERR_OK);
     for (uint64_t size = 1; size <= 11; size++) {
         uint64_t tokens = 0, targets = 0;

@@ -188,7 +188,7 @@ struct packed {
     size_t n;
 };
 
-static void add(struct packed *p, const void *bytes, size_t n) {
+static void add_bytes(struct packed *p, const void *bytes, size_t n) {
     ck_assert_uint_le(p->n + n, PACKED_MOST);
     memcpy(p->bytes + p->n, bytes, n);
     p->n += n;
@@ -200,12 +200,12 @@ static void add_piece(struct packed *p, char piece) {
     static const unsigned char zeros[60];
     const char *file = piece == 'g' ? FILES "two.jsonl.gz" : FILES "two.jsonl.zst";
     size_t n = 0;
-    if (piece == 's') add(p, skip, sizeof skip);
-    if (piece == '0') add(p, zeros, sizeof zeros);
-    if (piece == 'x') add(p, "tail", 4);
+    if (piece == 's') add_bytes(p, skip, sizeof skip);
+    if (piece == '0') add_bytes(p, zeros, sizeof zeros);
+    if (piece == 'x') add_bytes(p, "tail", 4);
     if (piece != 'g' && piece != 'z') return;
     char *bytes = file_read(file, &n);
-    add(p, bytes, n);
+    add_bytes(p, bytes, n);
     free(bytes);
 }
 

@@ -28,7 +28,7 @@ static void join_ids(const json_t *ids, char out[IDS_TEXT]) {
     ck_assert_uint_lt(len, IDS_TEXT);
 }
 
-static json_t *load(const char *path) {
+static json_t *load_json(const char *path) {
     json_error_t error;
     json_t *root = json_load_file(path, 0, &error);
     ck_assert_msg(root != NULL, "%s: %s", path, error.text);
@@ -71,7 +71,7 @@ static void decode(const char *dir, const char *prompt, size_t n, char out[IDS_T
 START_TEST(greedy_ids_are_those_of_transformers) {
     char dir[SCRATCH_PATH], prompt[IDS_TEXT], want[IDS_TEXT], got[IDS_TEXT];
     snprintf(dir, sizeof dir, "%.*s", (int)(strrchr(files[_i], '/') - files[_i]), files[_i]);
-    json_t *root = load(files[_i]), *row;
+    json_t *root = load_json(files[_i]), *row;
     size_t i;
     ck_assert_uint_gt(json_array_size(json_object_get(root, "prompts")), 0);
     json_array_foreach(json_object_get(root, "prompts"), i, row) {

@@ -28,7 +28,7 @@ struct tensor {
 static struct pl_st_file file;
 static struct machine machine;
 
-static struct tensor find(const char *format, ...) {
+static struct tensor find_tensor(const char *format, ...) {
     char name[NAME];
     struct pl_diag d = {0};
     va_list args;
@@ -46,7 +46,7 @@ static struct tensor find(const char *format, ...) {
 }
 
 static struct tensor need(const char *format, const char *a, const char *b) {
-    struct tensor t = find(format, a, b);
+    struct tensor t = find_tensor(format, a, b);
     if (!t.data) ck_abort_msg("a tensor %s of %s %s is missing", format, a, b);
     return t;
 }
@@ -192,12 +192,12 @@ static int for_each_sample(sample_fn fn) {
         const char *name = file.entries[i].name, *dot = strstr(name, suffix);
         if (!dot || dot[sizeof suffix - 1]) continue;
         snprintf(s.weight, sizeof s.weight, "%.*s", (int)(dot - name), name);
-        struct tensor weight = find("%s.weight", s.weight);
+        struct tensor weight = find_tensor("%s.weight", s.weight);
         s.x = widened(&weight);
         s.n = weight.n;
         s.is_bf16 = weight.dtype == PL_DTYPE_BF16;
         for (int t = 0; t < 2; t++) {
-            struct tensor packed = find("%s.%s.packed", s.weight, types[t].name);
+            struct tensor packed = find_tensor("%s.%s.packed", s.weight, types[t].name);
             s.type = types[t].name;
             s.quant = types[t].type;
             if (packed.data) fn(&s), n++;
@@ -312,7 +312,7 @@ static int matrices; /* that were compared */
 /* The kernel of every runner, and the host function, against what was recorded. */
 static void check_matrix(const struct sample *s, bool nested, const char *dtype) {
     struct tensor want =
-        find("%s.%s.%sdequant_%s", s->weight, s->type, nested ? "double." : "", dtype);
+        find_tensor("%s.%s.%sdequant_%s", s->weight, s->type, nested ? "double." : "", dtype);
     if (!want.data) return;
     unsign_zeros(want.data, want.n, want.dtype);
     struct tensor packed = need("%s.%s.packed", s->weight, s->type);
@@ -455,7 +455,7 @@ static int follow(const struct runner *r, const struct optimizer *o, const char 
         s.absmax[k] = room(pl_state8_blocks(s.n) * sizeof(float));
     }
     for (int step = 1; (uint64_t)step <= grads.n / s.n; step++) {
-        struct tensor kept = find("%s.%s.param.%d", o->name, name, step);
+        struct tensor kept = find_tensor("%s.%s.param.%d", o->name, name, step);
         take_step(r, o, &s, (float *)grads.data + (uint64_t)(step - 1) * s.n, step);
         if (kept.data) {
             close_to(&s, o, step);
@@ -478,7 +478,7 @@ START_TEST(moments_follow_the_recorded_steps) {
         int compared = 0;
         for (size_t k = 0; k < sizeof names / sizeof *names; k++)
             for (size_t o = 0; o < sizeof optimizers / sizeof *optimizers; o++) {
-                struct tensor grads = find("%s.grads", names[k]);
+                struct tensor grads = find_tensor("%s.grads", names[k]);
                 if (grads.data) compared += follow(&machine.runners[r], &optimizers[o], names[k]);
                 free(grads.data);
             }

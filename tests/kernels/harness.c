@@ -280,7 +280,7 @@ static bool is_emitted(const struct trial *t) {
 
 typedef unsigned char *snapshot[MAX_OPERANDS];
 
-static void take(const struct trial *t, snapshot s) {
+static void take_snapshot(const struct trial *t, snapshot s) {
     for (uint32_t i = 0; i < t->n_operands; i++) {
         s[i] = allocate(t->operands[i].bytes);
         memcpy(s[i], t->operands[i].memory, t->operands[i].bytes);
@@ -463,7 +463,7 @@ static bool run_round(const struct kernel_case *test, uint32_t round, const stru
     const bool runs = is_emitted(&t) == (list == TRIALS_EMITTED);
     if (runs) {
         test->reference(&t);
-        take(&t, before);
+        take_snapshot(&t, before);
         for (uint32_t i = 0; i < m->n; i++)
             run_on(&t, &m->runners[i], before, first);
         discard(&t, first);

@@ -83,7 +83,8 @@ void ref_attention(const struct ref_attention *a, double *o, double *o_magnitude
     for_queries(a, forward_query, &f);
 }
 
-static void add(double *sum, double *magnitude, uint64_t at, double factor, double size, double x) {
+static void add_term(double *sum, double *magnitude, uint64_t at, double factor, double size,
+                     double x) {
     sum[at] += factor * x;
     if (magnitude) magnitude[at] += size * fabs(x);
 }
@@ -101,9 +102,9 @@ static void backward_query(const struct ref_attention *a, const struct query *t,
         const double size = a->scale * p * (dot_magnitude(go, value(a, t, j), a->dim) + delta_size);
         const uint64_t kv = j * a->kv_heads * a->dim + t->kv;
         for (uint64_t d = 0; d < a->dim; d++) {
-            add(g->dq, g->dq_magnitude, t->q + d, ds, size, key(a, t, j)[d]);
-            add(g->dk, g->dk_magnitude, kv + d, ds, size, a->q[t->q + d]);
-            add(g->dv, g->dv_magnitude, kv + d, p, p, go[d]);
+            add_term(g->dq, g->dq_magnitude, t->q + d, ds, size, key(a, t, j)[d]);
+            add_term(g->dk, g->dk_magnitude, kv + d, ds, size, a->q[t->q + d]);
+            add_term(g->dv, g->dv_magnitude, kv + d, p, p, go[d]);
         }
     }
 }

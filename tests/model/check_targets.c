@@ -32,7 +32,7 @@ struct lists {
     uint32_t n;
 };
 
-static struct pl_target_names take(const json_t *v, struct lists *l) {
+static struct pl_target_names take_names(const json_t *v, struct lists *l) {
     for (l->n = 0; json_is_string(v) ? l->n < 1 : l->n < json_array_size(v); l->n++)
         l->items[l->n] = json_string_value(json_is_string(v) ? v : json_array_get(v, l->n));
     return (struct pl_target_names){l->items, l->n};
@@ -68,11 +68,11 @@ START_TEST(the_modules_are_those_of_peft) {
     const struct pl_model m = model();
     const json_t *row = recorded[_i];
     struct lists modules, excluded, lists;
-    struct pl_target_choice c = {.modules = take(json_object_get(row, "target_modules"), &modules),
-                                 .excluded =
-                                     take(json_object_get(row, "exclude_modules"), &excluded),
-                                 .lists = take(json_object_get(row, "layers_pattern"), &lists),
-                                 .of_file = true};
+    struct pl_target_choice c = {
+        .modules = take_names(json_object_get(row, "target_modules"), &modules),
+        .excluded = take_names(json_object_get(row, "exclude_modules"), &excluded),
+        .lists = take_names(json_object_get(row, "layers_pattern"), &lists),
+        .of_file = true};
     struct pl_targets targets;
     struct pl_diag d = {0};
     take_layers(json_object_get(row, "layers_to_transform"), &c);

@@ -30,7 +30,7 @@ struct kinds_of_plan {
     struct pl_kinds kinds;
 };
 
-static void find(int i, bool brief, enum pl_phase phase, struct kinds_of_plan *out) {
+static void find_kinds(int i, bool brief, enum pl_phase phase, struct kinds_of_plan *out) {
     const struct pl_traits traits = pl_traits_cuda(80);
     *out = (struct kinds_of_plan){0};
     pl_test_model(jobs[i].model, &out->model);
@@ -79,7 +79,7 @@ START_TEST(a_kind_has_one_tensor_of_each_piece_of_a_loop) {
     uint32_t joined = 0;
     for (int phase = 0; phase < PL_PHASE_COUNT; phase++) {
         struct kinds_of_plan k;
-        find(_i, false, phase, &k);
+        find_kinds(_i, false, phase, &k);
         joined += check_members(&k);
         finish(&k);
     }
@@ -90,8 +90,8 @@ END_TEST
 /* Compares the layers that it has. Returns the number of tensors that it lacks. */
 static uint32_t compare(int i, enum pl_phase phase) {
     struct kinds_of_plan whole, brief;
-    find(i, false, phase, &whole);
-    find(i, true, phase, &brief);
+    find_kinds(i, false, phase, &whole);
+    find_kinds(i, true, phase, &brief);
     const uint32_t lacks = whole.tensors.n - brief.tensors.n;
     for (uint32_t l = 0; l <= whole.model.layers; l++)
         if (l == whole.model.layers || !pl_program_skips(brief.planned.program, l))

@@ -82,7 +82,8 @@ static void write_line(const char *line) {
     ck_assert_int_eq(fclose(f), 0);
 }
 
-static void put(const char *model, int mode, const char *backend, const char *what, uint64_t v) {
+static void put_digest(const char *model, int mode, const char *backend, const char *what,
+                       uint64_t v) {
     char line[LINE];
     snprintf(line, sizeof line, "%s %s %s %s %016llx\n", model, pl_test_modes[mode], backend, what,
              (unsigned long long)v);
@@ -101,9 +102,9 @@ START_TEST(programs_and_their_places_are_those_of_the_list) {
     struct pl_model m;
     pl_test_model(model, &m);
     for (int t = 0; t < 2; t++) {
-        put(model, mode, names[t], "levels", digest_of_levels(&m, mode, &traits[t]));
+        put_digest(model, mode, names[t], "levels", digest_of_levels(&m, mode, &traits[t]));
         if (has_variants(model))
-            put(model, mode, names[t], "variants", digest_of_variants(&m, mode, &traits[t]));
+            put_digest(model, mode, names[t], "variants", digest_of_variants(&m, mode, &traits[t]));
     }
 }
 END_TEST

@@ -72,7 +72,7 @@ struct file {
     size_t n, at;
 };
 
-static void load(struct file *f) {
+static void load_events(struct file *f) {
     char path[512];
     *f = (struct file){0};
     ck_assert_int_eq(list_files(path, sizeof path, false), 1);
@@ -117,7 +117,7 @@ START_TEST(the_first_record_is_the_version) {
     pl_tensorboard_close(&t);
     ck_assert_ptr_null(t);
     struct file f;
-    load(&f);
+    load_events(&f);
     uint64_t len;
     const unsigned char *event = next_record(&f, &len);
     check_wall_time(event);
@@ -135,7 +135,7 @@ START_TEST(a_scalar_is_step_tag_and_float) {
     ck_assert_int_eq(pl_tensorboard_open(runs, &t, NULL), PL_ERR_OK);
     ck_assert_int_eq(pl_tensorboard_scalar(t, "train/loss", 300, 1.5, NULL), PL_ERR_OK);
     struct file f; /* read before close: every event is flushed */
-    load(&f);
+    load_events(&f);
     uint64_t len;
     next_record(&f, &len);
     const unsigned char *event = next_record(&f, &len);
@@ -170,7 +170,7 @@ START_TEST(steps_are_varints) {
         ck_assert_int_eq(pl_tensorboard_scalar(t, "x", varints[i].step, 0, NULL), PL_ERR_OK);
     pl_tensorboard_close(&t);
     struct file f;
-    load(&f);
+    load_events(&f);
     uint64_t len;
     next_record(&f, &len);
     for (size_t i = 0; i < sizeof varints / sizeof *varints; i++) {
@@ -191,7 +191,7 @@ START_TEST(a_long_tag_is_cut_and_the_record_stays_whole) {
     ck_assert_int_eq(pl_tensorboard_scalar(t, tag, UINT64_MAX, NAN, NULL), PL_ERR_OK);
     pl_tensorboard_close(&t);
     struct file f;
-    load(&f);
+    load_events(&f);
     uint64_t len;
     next_record(&f, &len);
     const unsigned char *event = next_record(&f, &len);

@@ -200,8 +200,8 @@ static void settle_sharding(const struct pl_fleet *f, struct pl_job *job) {
         job->sharding = f->least->sharding;
 }
 
-static pl_err find(const struct pl_cli *cli, const struct asked *asked, struct pl_inquiry *i,
-                   struct pl_advice *a, struct found *f, struct pl_diag *d) {
+static pl_err find_advice(const struct pl_cli *cli, const struct asked *asked, struct pl_inquiry *i,
+                          struct pl_advice *a, struct found *f, struct pl_diag *d) {
     PL_TRY(pl_plan_fleet_asked(cli, a, &f->several, d));
     if (f->several.is_answer) return pl_recommend_row(f->several.fleet.best, a->length, &f->one, d);
     if (f->several.made) settle_sharding(&f->several.fleet, &i->job);
@@ -213,7 +213,7 @@ static pl_err find(const struct pl_cli *cli, const struct asked *asked, struct p
 static pl_err print(const struct pl_cli *cli, const struct asked *asked, struct pl_inquiry *i,
                     struct pl_advice *a, bool *holds, struct pl_diag *d) {
     struct found f = {0};
-    pl_err err = find(cli, asked, i, a, &f, d);
+    pl_err err = find_advice(cli, asked, i, a, &f, d);
     if (err == PL_ERR_OK && pl_cli_has(cli, PL_FLAG_JSON)) {
         err = print_json(i, a, &f, d);
     } else if (err == PL_ERR_OK) {

@@ -137,8 +137,8 @@ static int print_dry_run(const struct pl_cli *cli, const struct pl_preflight *pf
 }
 
 /* steps_run: of this run; a checkpoint that it resumed counts as well. */
-static int fail(const struct pl_cli *cli, const struct pl_preflight *pf, uint64_t steps_run,
-                const struct pl_diag *d) {
+static int fail_train(const struct pl_cli *cli, const struct pl_preflight *pf, uint64_t steps_run,
+                      const struct pl_diag *d) {
     const bool trained = pf->resume_state.step + steps_run > 0;
     if (d->err == PL_ERR_COMM_PEER_LOST) return pl_cli_fail_for_peer(cli, d, trained);
     if (d->cause == d->err) return pl_cli_fail_in_short(cli, d, pf->world.rank);
@@ -162,7 +162,7 @@ static int run_job(const struct pl_cli *cli, struct pl_preflight *pf) {
     pl_err err = pl_train(pf, &options, &result, &d);
     if (err == PL_ERR_OK && !quiet && !options.probe_only) print_summary(pf, &result, stderr);
     if (err == PL_ERR_OK) return 0;
-    int status = fail(cli, pf, result.steps_run, &d);
+    int status = fail_train(cli, pf, result.steps_run, &d);
     return err == PL_ERR_INTERRUPTED ? 128 + result.stopped_by : status;
 }
 
@@ -207,7 +207,7 @@ static int preflight_and_run(const struct pl_cli *cli, const struct pl_world *wo
         if (err == PL_ERR_OK) err = print_batch(&pf, stderr, &d);
     }
     if (err != PL_ERR_OK)
-        status = fail(cli, &pf, 0, &d);
+        status = fail_train(cli, &pf, 0, &d);
     else
         status = dry ? print_dry_run(cli, &pf) : run_job(cli, &pf);
     pl_preflight_finish(&pf);

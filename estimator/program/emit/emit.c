@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void fail(struct pl_builder *b, pl_err err, const char *what) {
+static void fail_build(struct pl_builder *b, pl_err err, const char *what) {
     if (b->err != PL_ERR_OK) return;
     b->err = pl_diag_set(b->d, err, "planning %s", what);
 }
@@ -17,7 +17,7 @@ static void fail(struct pl_builder *b, pl_err err, const char *what) {
 static bool grow(struct pl_builder *b, void **array, uint32_t cap, size_t size) {
     void *bigger = pl_realloc(*array, (size_t)cap * size);
     if (!bigger) {
-        fail(b, PL_ERR_HOST_OOM, "no memory for the plan");
+        fail_build(b, PL_ERR_HOST_OOM, "no memory for the plan");
         return false;
     }
     *array = bigger;
@@ -46,7 +46,7 @@ uint32_t pl_build_tensor(struct pl_builder *b, struct pl_tensor t) {
     for (int i = 0; i < 3; i++)
         if (t.dims[i] == 0) t.dims[i] = 1;
     if (!pl_build_tensor_bytes(&t))
-        fail(b, PL_ERR_OVERFLOW, "found a tensor larger than 64 bits can count");
+        fail_build(b, PL_ERR_OVERFLOW, "found a tensor larger than 64 bits can count");
     uint32_t id = p->n_tensors++;
     p->tensors[id] = t;
     p->tensors[id].loop = b->loop || !b->panel ? b->loop : b->panels;

@@ -72,8 +72,8 @@ const struct pl_jinja *pl_chat_program_for(const struct pl_chat_program *p, bool
 }
 
 /* --- variables -------------------------------------------------------------------------------- */
-static bool put(struct pl_jinja_memory *m, struct pl_jinja_map *map, const char *name,
-                struct pl_jinja_value v) {
+static bool put_member(struct pl_jinja_memory *m, struct pl_jinja_map *map, const char *name,
+                       struct pl_jinja_value v) {
     const struct pl_jinja_value key = pl_jinja_literal(name);
     return pl_jinja_map_set(&m->arena, map, &key, &v);
 }
@@ -87,7 +87,8 @@ pl_err pl_chat_make_message(struct pl_jinja_memory *m, const char *role,
                             struct pl_diag *d) {
     struct pl_jinja_map *map = pl_jinja_map_new(&m->arena, 2);
     pl_jinja_admit(m, content->kind == PL_JINJA_STRING ? content->n : 0);
-    if (!map || !put(m, map, "role", pl_jinja_literal(role)) || !put(m, map, "content", *content))
+    if (!map || !put_member(m, map, "role", pl_jinja_literal(role)) ||
+        !put_member(m, map, "content", *content))
         return pl_host_oom(d, "a message");
     *out = pl_jinja_map(map);
     return PL_ERR_OK;
@@ -128,10 +129,10 @@ static bool with_aliases(struct pl_jinja_memory *m, struct pl_jinja_value *messa
     if (!reasoning) return true;
     const struct pl_jinja_map *old = message->map;
     struct pl_jinja_map *map = pl_jinja_map_new(&m->arena, old->n + 2);
-    bool ok = map && put(m, map, "thinking", *reasoning);
+    bool ok = map && put_member(m, map, "thinking", *reasoning);
     for (size_t i = 0; ok && i < old->n; i++)
         ok = pl_jinja_map_set(&m->arena, map, &old->entries[i].key, &old->entries[i].value);
-    if (!ok || !put(m, map, "reasoning_content", *reasoning)) return false;
+    if (!ok || !put_member(m, map, "reasoning_content", *reasoning)) return false;
     *message = pl_jinja_map(map);
     return true;
 }
@@ -149,15 +150,15 @@ pl_err pl_chat_prepare_messages(struct pl_jinja_memory *m, struct pl_jinja_value
 static struct pl_jinja_map *variables(struct pl_jinja_memory *m, const struct pl_chat_request *r) {
     struct pl_jinja_map *map = pl_jinja_map_new(&m->arena, 16);
     bool ok = map != NULL;
-    if (r->bos) ok = ok && put(m, map, "bos_token", pl_jinja_literal(r->bos));
-    if (r->eos) ok = ok && put(m, map, "eos_token", pl_jinja_literal(r->eos));
+    if (r->bos) ok = ok && put_member(m, map, "bos_token", pl_jinja_literal(r->bos));
+    if (r->eos) ok = ok && put_member(m, map, "eos_token", pl_jinja_literal(r->eos));
     const struct pl_jinja_map *more = r->more.kind == PL_JINJA_MAP ? r->more.map : NULL;
     for (size_t i = 0; ok && more && i < more->n; i++)
         ok = pl_jinja_map_set(&m->arena, map, &more->entries[i].key, &more->entries[i].value);
-    ok = ok && put(m, map, "messages", r->messages);
-    ok = ok && put(m, map, "tools", or_none(r->tools));
-    ok = ok && put(m, map, "documents", or_none(r->documents));
-    ok = ok && put(m, map, "add_generation_prompt", pl_jinja_bool(r->generate));
+    ok = ok && put_member(m, map, "messages", r->messages);
+    ok = ok && put_member(m, map, "tools", or_none(r->tools));
+    ok = ok && put_member(m, map, "documents", or_none(r->documents));
+    ok = ok && put_member(m, map, "add_generation_prompt", pl_jinja_bool(r->generate));
     return ok ? map : NULL;
 }
 

@@ -10,7 +10,7 @@
 
 static char got[512];
 
-static pl_err take(void *ctx, const struct pl_span *word, struct pl_diag *d) {
+static pl_err take_word(void *ctx, const struct pl_span *word, struct pl_diag *d) {
     (void)d;
     uint64_t *last = ctx;
     ck_assert_uint_gt(word->n, 0);
@@ -27,7 +27,7 @@ static void cut(struct pl_pretokenizer *p, const char *text, uint64_t base) {
     uint64_t last = 0;
     got[0] = 0;
     ck_assert_int_eq(pl_pattern_scratch_create(&ps, NULL), PL_ERR_OK);
-    ck_assert_int_eq(pl_pretokenizer_run(p, &s, ps, &in, take, &last, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_pretokenizer_run(p, &s, ps, &in, take_word, &last, NULL), PL_ERR_OK);
     pl_pattern_scratch_destroy(&ps);
     pl_pretokenizer_scratch_finish(&s);
     pl_pretokenizer_finish(p);
