@@ -401,17 +401,14 @@ void pl_run_undo_pending(struct pl_run *r) {
     }
 }
 
-/* In the backward pass an update runs among ops for which a library may have no memory. */
-static bool may_fail_to_commit(struct pl_run *r) {
-    return pl_run_rung(r)->planned.program->shape.gradients == PL_GRADIENTS_OF_UPDATE;
-}
-
 static pl_err held_step(struct pl_run *r, struct pl_diag *d) {
     struct pl_diag failure = {0};
     PL_TRY(recoverable(r, false, d));
     r->committing = true;
     pl_err err = commit(r, &failure);
-    r->lost = err == PL_ERR_DEVICE_OOM && may_fail_to_commit(r);
+    /* in the backward pass an update runs among ops for which a library may have no memory */
+    const enum pl_gradient_life life = pl_run_rung(r)->planned.program->shape.gradients;
+    r->lost = err == PL_ERR_DEVICE_OOM && life == PL_GRADIENTS_OF_UPDATE;
     if (r->lost) return PL_ERR_OK;
     if (err != PL_ERR_OK) {
         if (d && d->err == PL_ERR_OK) *d = failure;

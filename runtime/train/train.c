@@ -313,11 +313,6 @@ static void name_lost_rank(struct pl_comm *comm, struct pl_diag *d) {
     d->cause = loss.cause;
 }
 
-/* True for errors that every rank finds once they are connected, before the first step. */
-static bool is_refusal(pl_err err) {
-    return err == PL_ERR_COMM_MISMATCH || err == PL_ERR_DOES_NOT_FIT;
-}
-
 /* Ranks that agreed to stop end as those that are done; the others are told why this one ends. */
 static void tell_ranks(struct pl_run *r, const struct pl_preflight *pf, pl_err err,
                        struct pl_diag *d) {
@@ -325,7 +320,8 @@ static void tell_ranks(struct pl_run *r, const struct pl_preflight *pf, pl_err e
     struct pl_comm *comm = r->s.comm ? r->s.comm : pf->comm; /* the session did not open */
     if (!comm || err == PL_ERR_OK || agreed) return;
     if (err == PL_ERR_COMM_PEER_LOST) name_lost_rank(comm, d);
-    if (is_refusal(err))
+    /* every rank finds these errors once they are connected, before the first step */
+    if (err == PL_ERR_COMM_MISMATCH || err == PL_ERR_DOES_NOT_FIT)
         pl_comm_refuse(comm, err, d);
     else
         pl_comm_fail(comm, err, d ? d->message : "");

@@ -77,12 +77,6 @@ struct run_companions {
     char *config;           /* owned: tokenizer_config.json with several templates; NULL */
 };
 
-static void finish_companions(struct run_companions *c) {
-    free(c->dir);
-    free(c->config);
-    pl_text_finish(&c->program);
-}
-
 /* The directory whose tokenizer goes with the weights: that of `tokenizer:`, else the model's. */
 static pl_err find_companions(const struct pl_run *r, bool named, char **out, struct pl_diag *d) {
     struct stat st;
@@ -172,7 +166,9 @@ static pl_err put_weights(struct pl_run *r, const struct pl_tensor_io *io, struc
     err = config ? pl_model_put(io, o, config, &c.list, PL_SHARD_BYTES, d)
                  : pl_host_oom(d, "config.json");
 out:
-    finish_companions(&c);
+    free(c.dir);
+    free(c.config);
+    pl_text_finish(&c.program);
     free(config);
     return err;
 }

@@ -3,10 +3,6 @@
 
 #include "estimator/base/checked.h"
 
-static bool layer_is_frozen(const struct pl_builder *b, uint64_t layer) {
-    return layer < b->s->freeze_layers;
-}
-
 static bool trains_whole(const struct pl_builder *b, enum pl_slot slot) {
     return !b->s->inference && pl_shape_is_whole(b->s, b->m, slot);
 }
@@ -38,7 +34,7 @@ static bool slot_trains(const struct pl_builder *b, enum pl_slot slot, uint64_t 
     if (slot == PL_SLOT_EMBED) return pl_build_embedding_trains(b);
     struct pl_slot_shape shape;
     pl_model_slot(b->m, slot, &shape);
-    return shape.per_layer ? !layer_is_frozen(b, layer) : true;
+    return !shape.per_layer || layer >= b->s->freeze_layers;
 }
 
 /* A weight that is trained is no part of the base. */

@@ -55,10 +55,6 @@ static uint64_t n_tapes(const struct pl_builder *b) {
     return b->m->layers + 2;
 }
 
-static bool trains_below(const struct pl_builder *b, uint64_t layer, uint64_t lowest) {
-    return layer > lowest || pl_build_embedding_trains(b);
-}
-
 struct pl_val pl_build_forward(struct pl_builder *b, struct pl_val *trunk, struct pl_tape *tapes) {
     struct pl_tape scratch;
     struct pl_tape *t = tapes ? tapes : &scratch;
@@ -69,7 +65,8 @@ struct pl_val pl_build_forward(struct pl_builder *b, struct pl_val *trunk, struc
         if (pl_program_skips(b->p, l)) continue;
         b->layer = (uint32_t)l;
         t = tapes ? &tapes[1 + l] : &scratch;
-        pending = pl_build_layer(b, trunk, pending, trains_below(b, l, lowest), t);
+        const bool need_dx = l > lowest || pl_build_embedding_trains(b);
+        pending = pl_build_layer(b, trunk, pending, need_dx, t);
     }
     b->layer = PL_NONE;
     return pending;
@@ -157,12 +154,6 @@ static void eval_phase(struct pl_builder *b) {
     pl_build_end_phase(b);
 }
 
-static void optimizer_phase(struct pl_builder *b) {
-    pl_build_begin_phase(b, PL_PHASE_OPTIMIZER);
-    pl_build_updates(b);
-    pl_build_end_phase(b);
-}
-
 static uint64_t staging_bytes(const struct pl_builder *b) {
     uint64_t largest = 0, row = 0;
     for (uint32_t i = 0; i < b->p->n_tensors; i++) {
@@ -199,7 +190,11 @@ void pl_build_phases(struct pl_builder *b) {
         return;
     }
     if (b->err == PL_ERR_OK) micro_phase(b);
-    if (b->s->gradients == PL_GRADIENTS_OF_JOB && b->err == PL_ERR_OK) optimizer_phase(b);
+    if (b->s->gradients == PL_GRADIENTS_OF_JOB && b->err == PL_ERR_OK) {
+        pl_build_begin_phase(b, PL_PHASE_OPTIMIZER);
+        pl_build_updates(b);
+        pl_build_end_phase(b);
+    }
     if (b->s->eval && b->err == PL_ERR_OK) eval_phase(b);
     if (staged && b->s->save && b->err == PL_ERR_OK) staging_phase(b, PL_PHASE_SAVE);
 }

@@ -82,10 +82,6 @@ static void add_part_state(struct pl_builder *b, uint32_t of, uint8_t k, bool sc
     pl_build_tensor(b, t);
 }
 
-static enum pl_dtype dtype_of_state(const struct pl_builder *b, const struct pl_state *state) {
-    return state->form->dtype == PL_DTYPE_F32 ? b->s->moment_dtype : state->form->dtype;
-}
-
 static void add_state(struct pl_builder *b, uint32_t of, uint8_t k, bool scales) {
     struct pl_owned parts[PL_MAX_PARTS];
     if (pl_optimizer_is_in_blocks(b->s->optimizer)) {
@@ -95,8 +91,10 @@ static void add_state(struct pl_builder *b, uint32_t of, uint8_t k, bool scales)
                            is_cut(b) ? parts[i].own.rows : parts[i].part.rows);
     } else if (!scales) {
         const struct pl_state *state = &optimizer_of(b)->states[k];
-        uint32_t id = add_companion(b, of, PL_ROLE_STATE, state->name, dtype_of_state(b, state),
-                                    PL_CATEGORY_OPTIMIZER);
+        const enum pl_dtype form = state->form->dtype;
+        const enum pl_dtype dtype = form == PL_DTYPE_F32 ? b->s->moment_dtype : form;
+        uint32_t id =
+            add_companion(b, of, PL_ROLE_STATE, state->name, dtype, PL_CATEGORY_OPTIMIZER);
         if (b->err == PL_ERR_OK && id != PL_NONE) b->p->tensors[id].state = k;
     }
 }
@@ -297,11 +295,6 @@ void pl_build_norm_of(struct pl_builder *b, uint32_t id) {
                         pl_arg_rows(pl_build_now(b, b->partials), row, 1));
 }
 
-static void norm_of_all(struct pl_builder *b) {
-    for (uint32_t i = 0; pl_build_trained(b, &i); i++)
-        pl_build_norm_of(b, i);
-}
-
 void pl_build_clip(struct pl_builder *b) {
     if (b->err != PL_ERR_OK) return;
     struct pl_operand clip = whole(b, b->p->clip);
@@ -317,7 +310,8 @@ void pl_build_updates(struct pl_builder *b) {
     if (of_ranks)
         pl_build_norm_of_ranks(b);
     else
-        norm_of_all(b);
+        for (uint32_t i = 0; pl_build_trained(b, &i); i++)
+            pl_build_norm_of(b, i);
     pl_build_clip(b);
     if (of_ranks && !is_cut(b)) pl_build_share_all(b, true);
     for (uint32_t i = 0; pl_build_trained(b, &i); i++)
