@@ -48,7 +48,7 @@ static pl_err no_tokenizer(const struct pl_job *job, struct pl_diag *d) {
 }
 
 /* The directory of a path, in place: there is room for the shortest of them. */
-static void cut_to_directory(char *path) {
+static void keep_directory(char *path) {
     char *slash = strrchr(path, '/');
     if (slash)
         slash[1] = 0;
@@ -69,7 +69,7 @@ pl_err pl_find_tokenizer(const struct pl_job *job, char **out, struct pl_diag *d
     }
     *out = ref.config;
     ref.config = NULL;
-    cut_to_directory(*out);
+    keep_directory(*out);
     pl_model_ref_finish(&ref);
     return PL_ERR_OK;
 }

@@ -7,24 +7,24 @@
 
 #include <string.h>
 
-struct cut { /* chunks of the rows of a micro-batch */
+struct chunked { /* chunks of the rows of a micro-batch */
     uint64_t chunk, chunks;
 };
 
 struct sizes { /* the sizes that a batch and a chunk decide */
     uint64_t tokens, seqs;
-    struct cut loss, mlp;
+    struct chunked loss, mlp;
 };
 
-static struct cut cut_of(uint64_t tokens, uint64_t chunk) {
-    return (struct cut){chunk, pl_u64_div_up(tokens, chunk)};
+static struct chunked chunks_of(uint64_t tokens, uint64_t chunk) {
+    return (struct chunked){chunk, pl_u64_div_up(tokens, chunk)};
 }
 
 static bool sizes_of(const struct pl_job_shape *s, const struct pl_model *m, struct sizes *out) {
     if (pl_program_count_tokens(s, &out->tokens, NULL) != PL_ERR_OK) return false;
     out->seqs = pl_program_seqs(s);
-    out->loss = cut_of(out->tokens, pl_program_chunk_tokens(s, m, out->tokens));
-    out->mlp = cut_of(out->tokens, pl_program_mlp_chunk_tokens(s, out->tokens));
+    out->loss = chunks_of(out->tokens, pl_program_chunk_tokens(s, m, out->tokens));
+    out->mlp = chunks_of(out->tokens, pl_program_mlp_chunk_tokens(s, out->tokens));
     return true;
 }
 
@@ -36,7 +36,7 @@ static bool same_but_for_sizes(const struct pl_job_shape *a, const struct pl_job
 }
 
 /* True if both leave chunks out, or have the same number of them. */
-static bool same_pieces(const struct cut *from, const struct cut *to) {
+static bool same_pieces(const struct chunked *from, const struct chunked *to) {
     return from->chunks == to->chunks ||
            (from->chunks > 2 * PL_BRIEF_ENDS && to->chunks > 2 * PL_BRIEF_ENDS);
 }
@@ -46,14 +46,14 @@ static bool same_ops(const struct sizes *from, const struct sizes *to) {
 }
 
 /* Returns the chunks that split rows of a kind: target rows for the loss, tokens for the MLP. */
-static const struct cut *cut_by(const struct sizes *s, enum pl_rows rows) {
+static const struct chunked *chunks_by(const struct sizes *s, enum pl_rows rows) {
     return rows == PL_ROWS_TARGETS ? &s->loss : &s->mlp;
 }
 
 /* --- operands -------------------------------------------------------------------------------- */
 
 /* Rows of a chunk: those of the batch, or the same at the top of a buffer. */
-static void move_window(struct pl_operand *o, const struct cut *from, const struct cut *to,
+static void move_window(struct pl_operand *o, const struct chunked *from, const struct chunked *to,
                         uint64_t tokens) {
     uint64_t chunk = o->batch_row / from->chunk;
     if (chunk >= PL_BRIEF_ENDS) chunk += to->chunks - from->chunks; /* counted from the end */
@@ -70,7 +70,7 @@ static void move_windows(struct pl_program *p, const struct pl_op *op, const str
         if (list[i].id == PL_NONE || !list[i].nrows) continue;
         const enum pl_rows rows = p->tensors[list[i].id].rows;
         if (rows != PL_ROWS_FIXED)
-            move_window(&list[i], cut_by(from, rows), cut_by(to, rows), to->tokens);
+            move_window(&list[i], chunks_by(from, rows), chunks_by(to, rows), to->tokens);
     }
 }
 
@@ -80,7 +80,7 @@ static void move_windows(struct pl_program *p, const struct pl_op *op, const str
 static uint64_t rows_at(const struct pl_tensor *t, const struct sizes *from,
                         const struct sizes *to) {
     if (t->rows != PL_ROWS_FIXED)
-        return t->dims[0] == from->tokens ? to->tokens : cut_by(to, t->rows)->chunk;
+        return t->dims[0] == from->tokens ? to->tokens : chunks_by(to, t->rows)->chunk;
     if (t->role == PL_ROLE_OFFSETS) return to->seqs + 1;
     return t->role == PL_ROLE_SAMPLES ? to->seqs : t->dims[0];
 }
@@ -142,7 +142,7 @@ static uint64_t ops_without_scratch(const struct pl_program *p) {
 
 /* Returns the chunks for which an op is repeated: those of the MLP in layers, those of the loss
  * outside. */
-static const struct cut *chunks_around(const struct pl_op *op, const struct sizes *s) {
+static const struct chunked *chunks_around(const struct pl_op *op, const struct sizes *s) {
     return op->layer == PL_NONE ? &s->loss : &s->mlp;
 }
 

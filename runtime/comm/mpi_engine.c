@@ -40,27 +40,27 @@ struct pl_mpi {
 
 /* ---- the module ---- */
 
-static void *open_beside(const char *folder, const char *below, char *tried, size_t bytes) {
+static void *open_in(const char *folder, const char *below, char *tried, size_t bytes) {
     int n = snprintf(tried, bytes, "%s%s", folder, below);
     return n > 0 && (size_t)n < bytes ? dlopen(tried, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE)
                                       : NULL;
 }
 
 static void *open_module(char *tried, size_t bytes) {
-    static const char *const places[] = {"/libplimsoll-mpi.so",
-                                         "/../runtime/comm/libplimsoll-mpi.so"}; /* path in a build
+    static const char *const below[] = {"/libplimsoll-mpi.so",
+                                        "/../runtime/comm/libplimsoll-mpi.so"}; /* path in a build
                                                                                     directory */
     const char *given = getenv("PLIMSOLL_MPI_MODULE");
     char folder[512];
     void *library = NULL;
-    if (given && *given) return open_beside(given, "", tried, bytes);
+    if (given && *given) return open_in(given, "", tried, bytes);
     ssize_t n = readlink("/proc/self/exe", folder, sizeof folder - 1);
     folder[n > 0 ? n : 0] = 0;
     char *slash = strrchr(folder, '/');
     if (slash) *slash = 0;
-    for (size_t i = 0; i < sizeof places / sizeof *places && !library && slash; i++)
-        library = access(folder, X_OK) == 0 ? open_beside(folder, places[i], tried, bytes) : NULL;
-    return library ? library : open_beside(PL_MODULE_DIR, places[0], tried, bytes);
+    for (size_t i = 0; i < sizeof below / sizeof *below && !library && slash; i++)
+        library = access(folder, X_OK) == 0 ? open_in(folder, below[i], tried, bytes) : NULL;
+    return library ? library : open_in(PL_MODULE_DIR, below[0], tried, bytes);
 }
 
 pl_err pl_mpi_find(const struct pl_mpi_module **out, struct pl_diag *d) {

@@ -33,7 +33,7 @@ struct engine {
     ncclComm_t comm;     /* NULL: not there, or no more */
     cudaStream_t stream; /* for exchanges that are to be complete on return */
     uint64_t bytes;      /* decrease of the device's free bytes, if NCCL does not count its own */
-    void *taken[TAKEN];  /* memory that NCCL gave; NULL: the place is free */
+    void *taken[TAKEN];  /* memory that NCCL gave; NULL: the slot is free */
 };
 
 static struct engine *of(struct pl_comm *c) {
@@ -61,7 +61,7 @@ static ncclResult_t state_of(struct engine *e) {
 }
 
 /* Waits while NCCL is at work. limit_ms 0: as long as all ranks are heard of. */
-static ncclResult_t settle(struct pl_comm *c, ncclResult_t r, uint32_t limit_ms) {
+static ncclResult_t await_result(struct pl_comm *c, ncclResult_t r, uint32_t limit_ms) {
     uint32_t times = 0;
     struct timespec begin, now;
     clock_gettime(CLOCK_MONOTONIC, &begin);
@@ -118,7 +118,7 @@ static void engine_close(struct pl_comm *c) {
     struct engine *e = of(c);
     ncclResult_t r = ncclRemoteError;
     if (e->comm) r = e->nccl->ncclCommFinalize(e->comm);
-    if (e->comm) r = settle(c, r, c->request.timeout_seconds * 1000);
+    if (e->comm) r = await_result(c, r, c->request.timeout_seconds * 1000);
     if (r == ncclSuccess) {
         (void)e->nccl->ncclCommDestroy(e->comm);
         e->comm = NULL;
@@ -162,7 +162,7 @@ static ncclResult_t wait_for_stream(struct pl_comm *c, cudaStream_t stream) {
     while (cudaStreamQuery(stream) == cudaErrorNotReady && !pl_control_is_lost(c->control))
         rest(&times);
     if (cudaStreamSynchronize(stream) != cudaSuccess) return ncclUnhandledCudaError;
-    return settle(c, state_of(of(c)), 0);
+    return await_result(c, state_of(of(c)), 0);
 }
 
 static pl_err check_moves(const struct pl_comm *c, const struct pl_move *moves, uint32_t n,
@@ -186,7 +186,7 @@ static pl_err engine_exchange(struct pl_comm *c, const struct pl_move *moves, ui
     PL_TRY(pl_control_check(c->control, NULL));
     c->exchanges++;
     cudaStream_t on = stream ? (cudaStream_t)stream : e->stream;
-    ncclResult_t r = settle(c, queue(e, moves, n, on), 0);
+    ncclResult_t r = await_result(c, queue(e, moves, n, on), 0);
     if (r == ncclSuccess && !stream) r = wait_for_stream(c, on);
     clock_gettime(CLOCK_MONOTONIC, &after);
     c->wait_seconds +=
@@ -203,11 +203,11 @@ static pl_err engine_exchange(struct pl_comm *c, const struct pl_move *moves, ui
  * Every failure is answered by NULL, so that the device's own allocation says what is missing. */
 static void *engine_take(struct pl_comm *c, uint64_t bytes) {
     struct engine *e = of(c);
-    void **place = e->taken, *p = NULL;
-    while (place < e->taken + TAKEN && *place)
-        place++;
-    if (c->world.size == 1 || !e->nccl->mem_alloc || place == e->taken + TAKEN) return NULL;
-    if (e->nccl->mem_alloc(&p, (size_t)bytes) == ncclSuccess) return *place = p;
+    void **slot = e->taken, *p = NULL;
+    while (slot < e->taken + TAKEN && *slot)
+        slot++;
+    if (c->world.size == 1 || !e->nccl->mem_alloc || slot == e->taken + TAKEN) return NULL;
+    if (e->nccl->mem_alloc(&p, (size_t)bytes) == ncclSuccess) return *slot = p;
     (void)cudaGetLastError();
     return NULL;
 }
@@ -251,7 +251,7 @@ static void *engine_register(struct pl_comm *c, void *p, uint64_t bytes) {
     if (e->comm && e->nccl->register_memory && (!e->nccl->mem_alloc || is_taken(e, p)))
         r = e->nccl->register_memory(e->comm, p, (size_t)bytes, &registered);
     pthread_mutex_unlock(&e->lock);
-    return settle(c, r, 0) == ncclSuccess ? registered : NULL;
+    return await_result(c, r, 0) == ncclSuccess ? registered : NULL;
 }
 
 /* The peers of this memory may have mapped it, and NCCL then waits for their processes, with `lock`
@@ -314,7 +314,7 @@ static pl_err connect(struct pl_comm *c, struct pl_diag *d) {
     ncclResult_t r = e->nccl->ncclCommInitRankConfig(&e->comm, (int)c->world.size, id,
                                                      (int)c->world.rank, &config);
     pthread_mutex_unlock(&e->lock);
-    r = settle(c, r, c->request.timeout_seconds * PL_START_LIMITS * 1000);
+    r = await_result(c, r, c->request.timeout_seconds * PL_START_LIMITS * 1000);
     return r == ncclSuccess ? PL_ERR_OK : say_why(c, r, d);
 }
 
@@ -331,7 +331,7 @@ static pl_err meet_all(struct pl_comm *c, struct pl_diag *d) {
             if (r != c->world.rank)
                 moves[n++] = (struct pl_move){
                     .peer = r, .receive = receive, p + (2 * r + receive) * WARM_BYTES, WARM_BYTES};
-    ncclResult_t result = settle(c, queue(e, moves, n, e->stream), 0);
+    ncclResult_t result = await_result(c, queue(e, moves, n, e->stream), 0);
     if (result == ncclSuccess) result = wait_for_stream(c, e->stream);
     pl_err err = result == ncclSuccess ? PL_ERR_OK : say_why(c, result, d);
     if (err != PL_ERR_OK) engine_abort(c); /* else cudaFree waits for what is queued */

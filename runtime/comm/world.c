@@ -75,15 +75,15 @@ static pl_err read_local_size(const struct launcher *l, uint32_t *out, struct pl
     return PL_ERR_OK;
 }
 
-struct place {
+struct identity {
     uint32_t rank, size, local_rank, local_size; /* UINT32_MAX = not said */
 };
 
 /* Reads the variables of a launcher, if it has set them. COMM_INIT: half of them are set. */
-static pl_err read_launcher(const struct launcher *l, struct place *p, bool *there,
+static pl_err read_launcher(const struct launcher *l, struct identity *p, bool *there,
                             struct pl_diag *d) {
     bool rank = value_of(l->rank), size = value_of(l->size);
-    *p = (struct place){UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX};
+    *p = (struct identity){UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX};
     *there = rank && size;
     if (rank != size && !l->may_differ)
         return pl_diag_set(d, PL_ERR_COMM_INIT, "%s is set and %s is not", rank ? l->rank : l->size,
@@ -95,7 +95,8 @@ static pl_err read_launcher(const struct launcher *l, struct place *p, bool *the
     return read_local_size(l, &p->local_size, d);
 }
 
-static pl_err check_place(const struct launcher *l, const struct place *p, struct pl_diag *d) {
+static pl_err check_identity(const struct launcher *l, const struct identity *p,
+                             struct pl_diag *d) {
     if (p->size == 0 || p->size > PL_RANKS_MAX)
         return pl_diag_set(d, PL_ERR_COMM_INIT, "%s is %u, there may be 1 to %u ranks", l->size,
                            p->size, PL_RANKS_MAX);
@@ -107,16 +108,16 @@ static pl_err check_place(const struct launcher *l, const struct place *p, struc
 
 /* Facts about this machine that the chosen launcher does not give may come from one that agrees
  * with it. */
-static void adopt_local(struct place *p, const struct place *other) {
+static void adopt_local(struct identity *p, const struct identity *other) {
     if (p->local_rank == UINT32_MAX) p->local_rank = other->local_rank;
     if (p->local_size == UINT32_MAX) p->local_size = other->local_size;
 }
 
-static pl_err find_place(const struct launcher **by, struct place *out, struct pl_diag *d) {
+static pl_err find_identity(const struct launcher **by, struct identity *out, struct pl_diag *d) {
     *by = NULL;
     for (int i = 0; i < LAUNCHERS; i++) {
         const struct launcher *l = &launchers[i];
-        struct place p;
+        struct identity p;
         bool there;
         PL_TRY(read_launcher(l, &p, &there, d));
         if (!there) continue;
@@ -130,14 +131,14 @@ static pl_err find_place(const struct launcher **by, struct place *out, struct p
             adopt_local(out, &p);
             continue;
         }
-        PL_TRY(check_place(l, &p, d));
+        PL_TRY(check_identity(l, &p, d));
         *by = l;
         *out = p;
     }
     return PL_ERR_OK;
 }
 
-static pl_err check_local(const struct launcher *l, struct place *p, struct pl_diag *d) {
+static pl_err check_local(const struct launcher *l, struct identity *p, struct pl_diag *d) {
     if (p->size == 1) p->local_rank = 0, p->local_size = 1;
     if (p->local_rank == UINT32_MAX || p->local_size == UINT32_MAX)
         return pl_diag_set(d, PL_ERR_COMM_INIT, "%s is set and %s is not", l->rank,
@@ -168,9 +169,9 @@ static pl_err read_address(struct pl_world *w, struct pl_diag *d) {
 
 pl_err pl_world_init(struct pl_world *out, struct pl_diag *d) {
     const struct launcher *by;
-    struct place p = {0};
+    struct identity p = {0};
     *out = (struct pl_world){.size = 1, .local_size = 1};
-    PL_TRY(find_place(&by, &p, d));
+    PL_TRY(find_identity(&by, &p, d));
     if (!by) return PL_ERR_OK;
     PL_TRY(check_local(by, &p, d));
     out->launcher = value_of(PL_LAUNCHED) && by == launchers ? "plimsoll" : by->name;

@@ -22,7 +22,7 @@ char pl_csv_separator(const char *path, size_t n) {
 }
 
 /* A doubled quote closes and opens again, which comes to the same. */
-size_t pl_csv_cut(const char *text, size_t n, size_t seen, bool *quoted) {
+size_t pl_csv_record_end(const char *text, size_t n, size_t seen, bool *quoted) {
     for (size_t i = seen; i < n; i++) {
         if (text[i] == '"') *quoted = !*quoted;
         if (text[i] == '\n' && !*quoted) return i + 1;

@@ -29,7 +29,7 @@ struct pl_csv {
 char pl_csv_separator(const char *path, size_t n);
 /* Returns the end of the record that begins at text[0], its line feed included; `seen` bytes were
  * scanned before, with *quoted as it was left. 0: not within these n bytes. */
-size_t pl_csv_cut(const char *text, size_t n, size_t seen, bool *quoted);
+size_t pl_csv_record_end(const char *text, size_t n, size_t seen, bool *quoted);
 bool pl_csv_header(struct pl_csv *csv, const char *text, size_t n);
 /* Replaces *json; json->failed: there was no memory. */
 bool pl_csv_record(struct pl_csv *csv, const char *text, size_t n, struct pl_text *json);

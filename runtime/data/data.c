@@ -1,4 +1,4 @@
-/* data.c - opens data files: every row is read once and checked, its place is kept. */
+/* data.c - opens data files: every row is read once and checked, its offset is kept. */
 #include "runtime/data/data.h"
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
@@ -22,9 +22,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct row_place {   /* all that stays in memory of a row */
-    uint64_t offset; /* offset of the row in its file; place in the cache */
-    uint32_t bytes;  /* bytes of the row; its tokens in the cache */
+struct stored_row {  /* all that stays in memory of a row */
+    uint64_t offset; /* offset of the row in its file, or in the cache */
+    uint32_t bytes;  /* bytes of the row, or its tokens in the cache */
     uint32_t tokens; /* that are computed; CUT: the row had more */
     uint64_t digest; /* digest of the sample when the row was first read */
 };
@@ -51,7 +51,7 @@ struct pl_data {
     uint32_t n_files;
     struct pl_pool pool; /* pool of descriptors for the files and their caches */
     struct pl_unpacked unpacked;
-    struct row_place *rows;
+    struct stored_row *rows;
     uint64_t n_rows, cap_rows;
     struct pl_data_stats stats;
     struct pl_longest longest; /* longest first */
@@ -170,11 +170,11 @@ static pl_err report_first(struct pl_data *data, const struct data_file *f, cons
     return err;
 }
 
-static pl_err keep_place(struct pl_data *data, struct data_file *f, struct row_place place,
-                         struct pl_diag *d) {
+static pl_err keep_row(struct pl_data *data, struct data_file *f, struct stored_row stored,
+                       struct pl_diag *d) {
     if (data->n_rows == data->cap_rows) {
         uint64_t cap = data->cap_rows ? 2 * data->cap_rows : 1024, bytes;
-        struct row_place *rows = NULL;
+        struct stored_row *rows = NULL;
         if (pl_u64_mul(cap, sizeof *rows, &bytes) && bytes <= SIZE_MAX)
             rows = pl_realloc(data->rows, (size_t)bytes);
         if (!rows)
@@ -183,13 +183,13 @@ static pl_err keep_place(struct pl_data *data, struct data_file *f, struct row_p
         data->rows = rows;
         data->cap_rows = cap;
     }
-    data->rows[data->n_rows++] = place;
+    data->rows[data->n_rows++] = stored;
     f->info.rows++;
     return PL_ERR_OK;
 }
 
-/* Counts a row of n tokens and keeps its place; place.tokens, CUT or 0, is filled in. */
-static pl_err count_row(struct pl_data *data, struct data_file *f, struct row_place place,
+/* Counts a row of n tokens and keeps its offset; stored.tokens, CUT or 0, is filled in. */
+static pl_err count_row(struct pl_data *data, struct data_file *f, struct stored_row stored,
                         uint64_t n, uint64_t targets, struct pl_diag *d) {
     struct pl_data_stats *st = &data->stats, *own = &f->info.stats;
     own->rows++;
@@ -201,11 +201,11 @@ static pl_err count_row(struct pl_data *data, struct data_file *f, struct row_pl
     st->tokens += n;
     st->supervised_tokens += targets;
     st->longest = pl_u64_max(st->longest, n);
-    place.tokens |= targets ? (uint32_t)n : 0;
-    return keep_place(data, f, place, d);
+    stored.tokens |= targets ? (uint32_t)n : 0;
+    return keep_row(data, f, stored, d);
 }
 
-/* The row's tokens are in `s`: applies the rule for length, counts, keeps the place. */
+/* The row's tokens are in `s`: applies the rule for length, counts, keeps the offset. */
 static pl_err take_row(struct pl_data *data, struct data_file *f, const struct pl_raw_row *row,
                        struct pl_sample *s, struct index *ix, struct pl_diag *d) {
     struct pl_remarks *r = &ix->remarks;
@@ -232,9 +232,9 @@ static pl_err take_row(struct pl_data *data, struct data_file *f, const struct p
         r->whole = pl_u64_max(r->whole, whole);
     }
     pl_cache_add(&ix->writer, s, targets, cut);
-    const struct row_place place = {row->offset, (uint32_t)row->n, cut ? CUT : 0,
-                                    pl_sample_digest(s)};
-    return count_row(data, f, place, s->n, targets, d);
+    const struct stored_row stored = {row->offset, (uint32_t)row->n, cut ? CUT : 0,
+                                      pl_sample_digest(s)};
+    return count_row(data, f, stored, s->n, targets, d);
 }
 
 /* The first row decides the format of `auto`. */
@@ -343,9 +343,9 @@ static pl_err take_cache(struct pl_data *data, struct data_file *f, struct pl_di
     pl_err err = PL_ERR_OK;
     for (uint64_t i = 0; i < f->cache.header.rows && err == PL_ERR_OK; i++) {
         const struct pl_cache_row *r = &f->cache.rows[i];
-        const struct row_place place = {r->place, r->tokens, pl_cache_is_cut(r) ? CUT : 0,
-                                        r->digest};
-        err = count_row(data, f, place, r->tokens, r->targets, d);
+        const struct stored_row stored = {r->place, r->tokens, pl_cache_is_cut(r) ? CUT : 0,
+                                          r->digest};
+        err = count_row(data, f, stored, r->tokens, r->targets, d);
     }
     free(f->cache.rows);
     f->cache.rows = NULL;
@@ -708,7 +708,7 @@ const struct pl_data_file *pl_data_file_of(const struct pl_data *data, uint64_t 
     return &file_of(data, row)->info;
 }
 
-static pl_err changed(const struct data_file *f, const struct row_place *r, struct pl_diag *d) {
+static pl_err changed(const struct data_file *f, const struct stored_row *r, struct pl_diag *d) {
     pl_diag_at(d, PL_ERR_DATA_FILE, f->path, pl_content_line(&f->content, r->offset), 0,
                "the file changed after it was opened (row at byte %llu)",
                (unsigned long long)r->offset);
@@ -717,7 +717,7 @@ static pl_err changed(const struct data_file *f, const struct row_place *r, stru
     return PL_ERR_DATA_FILE;
 }
 
-static pl_err read_row(struct pl_data *data, struct data_file *f, const struct row_place *r,
+static pl_err read_row(struct pl_data *data, struct data_file *f, const struct stored_row *r,
                        struct pl_diag *d) {
     if (r->bytes > data->buf_cap) {
         char *buf = pl_realloc(data->buf, r->bytes);
@@ -743,11 +743,11 @@ static pl_err read_row(struct pl_data *data, struct data_file *f, const struct r
 }
 
 /* Packing has counted on the tokens that a row of a cache says it has. */
-static bool is_as_counted(const struct row_place *r, const struct pl_sample *s) {
+static bool is_as_counted(const struct stored_row *r, const struct pl_sample *s) {
     return (supervised(s) ? s->n : 0) == (r->tokens & ~CUT);
 }
 
-static pl_err take_cached_row(struct pl_data *data, struct data_file *f, const struct row_place *r,
+static pl_err take_cached_row(struct pl_data *data, struct data_file *f, const struct stored_row *r,
                               struct pl_sample *out, struct pl_diag *d) {
     PL_TRY(reopen(data, f->cache.path, &f->cache.fd, d));
     PL_TRY(pl_cache_read(&f->cache, r->offset, r->bytes, out, d));
@@ -758,7 +758,7 @@ static pl_err take_cached_row(struct pl_data *data, struct data_file *f, const s
 
 static pl_err parse_row(struct pl_data *data, uint64_t row, struct pl_sample *out,
                         struct pl_diag *d) {
-    const struct row_place *r = &data->rows[row];
+    const struct stored_row *r = &data->rows[row];
     struct data_file *f = file_of(data, row);
     if (f->cache.path) return take_cached_row(data, f, r, out, d);
     PL_TRY(read_row(data, f, r, d));

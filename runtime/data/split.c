@@ -136,7 +136,8 @@ static pl_err next_record(struct pl_split *s, struct pl_raw_row *row, bool *more
     bool quoted = false;
     PL_TRY(skip_empty_lines(s, d));
     for (size_t seen = 0;;) {
-        size_t held = s->end - s->begin, n = pl_csv_cut(s->buf + s->begin, held, seen, &quoted);
+        size_t held = s->end - s->begin,
+               n = pl_csv_record_end(s->buf + s->begin, held, seen, &quoted);
         if (n || s->eof) {
             *more = held > 0;
             hand_out(s, n ? n : held, 0, row);

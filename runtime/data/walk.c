@@ -1,7 +1,7 @@
-/* With weights an epoch is a list of places, `take` of them for each file, and the order permutes
- * the places. A place belongs to a file and is one visit to it, numbered from 0; visits go round
- * the file's rows in a walk of their own, so that weight 0.5 takes one half of the rows in one
- * epoch and the other half in the next. */
+/* With weights an epoch is a list of turns, `take` of them for each file, and the order permutes
+ * the turns. A turn belongs to a file and is one visit to it, numbered from 0; visits go round the
+ * file's rows in a walk of their own, so that weight 0.5 takes one half of the rows in one epoch
+ * and the other half in the next. */
 #include "runtime/data/walk.h"
 
 #include "estimator/base/alloc.h"
@@ -62,12 +62,12 @@ void pl_walk_held(struct pl_walk *w, const struct pl_holdout *held) {
     w->of_held = true;
 }
 
-/* The part that holds a place of an epoch. */
-static uint32_t part_of(const struct pl_walk *w, uint64_t place) {
+/* The part that holds a turn of an epoch. */
+static uint32_t part_of(const struct pl_walk *w, uint64_t turn) {
     uint32_t low = 0, high = w->n_parts;
     while (high - low > 1) {
         uint32_t mid = low + (high - low) / 2;
-        if (w->parts[mid].start <= place)
+        if (w->parts[mid].start <= turn)
             low = mid;
         else
             high = mid;
@@ -79,10 +79,10 @@ static uint32_t part_of(const struct pl_walk *w, uint64_t place) {
 static uint64_t counted(const struct pl_walk *w, uint64_t position) {
     if (!w->parts) return pl_data_order(position, w->first, w->rows, w->shuffle, w->seed);
     uint64_t epoch = position / w->epoch_rows;
-    uint64_t place = pl_data_order(position, 0, w->epoch_rows, w->shuffle, w->seed);
-    uint32_t p = part_of(w, place);
+    uint64_t turn = pl_data_order(position, 0, w->epoch_rows, w->shuffle, w->seed);
+    uint32_t p = part_of(w, turn);
     const struct pl_walk_part *part = &w->parts[p];
-    uint64_t visit = epoch * part->take + (place - part->start);
+    uint64_t visit = epoch * part->take + (turn - part->start);
     /* a seed of its own: files of one length must not run in step */
     return pl_data_order(visit, part->first, part->rows, w->shuffle, w->seed + 1 + p);
 }

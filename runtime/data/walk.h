@@ -17,7 +17,7 @@
 
 struct pl_walk_part { /* the share of one file */
     uint64_t first, rows;
-    uint64_t start, take; /* its positions in an epoch: [start, start + take) */
+    uint64_t start, take; /* its turns in an epoch: [start, start + take) */
 };
 
 struct pl_walk {

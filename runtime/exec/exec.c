@@ -140,7 +140,7 @@ pl_err pl_exec_bind(struct pl_exec *e, const struct pl_arena *job, const struct 
     e->batch_arena = *batch;
     PL_TRY(check_bounds(e, d));
     e->n_patches = 0;
-    e->cut_tokens = e->cut_targets = UINT64_MAX;
+    e->view_tokens = e->view_targets = UINT64_MAX;
     for (uint32_t i = 0; i < p->n_ops; i++) {
         const struct pl_op *op = &p->ops[i];
         struct pl_call *c = &e->calls[i];
@@ -168,12 +168,12 @@ pl_err pl_exec_describe(struct pl_exec *e, const struct pl_batch *b, struct pl_d
 
 /* Cuts every window to the rows the micro-batch really has. */
 static void cut_rows(struct pl_exec *e) {
-    if (e->cut_tokens == e->batch.n_tokens && e->cut_targets == e->batch.n_targets) return;
-    e->cut_tokens = e->batch.n_tokens;
-    e->cut_targets = e->batch.n_targets;
+    if (e->view_tokens == e->batch.n_tokens && e->view_targets == e->batch.n_targets) return;
+    e->view_tokens = e->batch.n_tokens;
+    e->view_targets = e->batch.n_targets;
     for (uint32_t i = 0; i < e->n_patches; i++) {
         const struct pl_exec_patch *patch = &e->patches[i];
-        uint64_t n = patch->rows == PL_ROWS_TOKENS ? e->cut_tokens : e->cut_targets;
+        uint64_t n = patch->rows == PL_ROWS_TOKENS ? e->view_tokens : e->view_targets;
         patch->view->rows = n <= patch->first ? 0 : pl_u64_min(n - patch->first, patch->most);
     }
 }

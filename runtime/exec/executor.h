@@ -45,7 +45,7 @@ struct pl_exec {
     struct pl_call *calls; /* [n_ops] */
     struct pl_exec_patch *patches;
     uint32_t n_patches;
-    uint64_t cut_tokens, cut_targets; /* row counts that the views are limited to */
+    uint64_t view_tokens, view_targets; /* row counts that the views are limited to */
     uint64_t ops_run;
     struct pl_op_time *times; /* [n_ops], borrowed; times are added; NULL = no clock is read */
     struct pl_exec_shape shapes[PL_EXEC_SHAPES];

@@ -187,7 +187,7 @@ static pl_err check_logits(const struct generator *g, const float *row, struct p
 static void add_token(struct generator *g, uint32_t index, float *row) {
     struct sequence *s = &g->sequences[index];
     struct pl_generated_sequence *out = s->out;
-    const struct pl_sampler_place at = {index, out->n, out->ids, out->n};
+    const struct pl_sampler_position at = {index, out->n, out->ids, out->n};
     if (g->opt->logits) g->opt->logits(g->opt->ctx, index, out->n, row);
     const int32_t id = pl_sampler_choose(&g->sampler, row, &at);
     out->ids[out->n++] = id;

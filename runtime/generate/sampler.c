@@ -36,7 +36,7 @@ void pl_sampler_finish(struct pl_sampler *s) {
 }
 
 /* An id is punished once, however often it occurs. */
-static void punish(struct pl_sampler *s, float *logits, const struct pl_sampler_place *at) {
+static void punish(struct pl_sampler *s, float *logits, const struct pl_sampler_position *at) {
     const float by = (float)s->how.repetition_penalty;
     for (uint64_t i = 0; i < at->n; i++) {
         float *x = &logits[at->ids[i]];
@@ -95,7 +95,7 @@ static double ranked(struct pl_sampler *s, uint64_t i) {
 }
 
 /* Uniform in [0, 1) with 53 bits. */
-static double draw(const struct pl_sampler *s, const struct pl_sampler_place *at) {
+static double draw(const struct pl_sampler *s, const struct pl_sampler_position *at) {
     uint32_t x[4];
     const struct pl_rng r = pl_rng_init(s->how.seed, at->sequence, at->position);
     pl_rng_block(&r, 0, x);
@@ -111,7 +111,7 @@ static uint64_t walk(const double *weights, uint64_t n, double left) {
 }
 
 static int32_t choose_any(struct pl_sampler *s, const float *logits,
-                          const struct pl_sampler_place *at) {
+                          const struct pl_sampler_position *at) {
     const float best = logits[greedy(logits, s->vocab)];
     double sum = 0;
     for (uint64_t i = 0; i < s->vocab; i++)
@@ -130,7 +130,7 @@ static double whole(struct pl_sampler *s, const float *logits, uint64_t most) {
 }
 
 static int32_t choose_ranked(struct pl_sampler *s, const float *logits,
-                             const struct pl_sampler_place *at) {
+                             const struct pl_sampler_position *at) {
     const struct pl_sampling *how = &s->how;
     const uint64_t most = how->top_k && how->top_k < s->vocab ? how->top_k : s->vocab;
     fill_heap(s, logits);
@@ -145,7 +145,8 @@ static int32_t choose_ranked(struct pl_sampler *s, const float *logits,
     return s->heap[s->vocab - 1 - walk(s->weights, n, draw(s, at) * sum)].id;
 }
 
-int32_t pl_sampler_choose(struct pl_sampler *s, float *logits, const struct pl_sampler_place *at) {
+int32_t pl_sampler_choose(struct pl_sampler *s, float *logits,
+                          const struct pl_sampler_position *at) {
     if (s->seen) punish(s, logits, at);
     if (s->how.temperature <= 0) return greedy(logits, s->vocab);
     return is_ordered(&s->how) ? choose_ranked(s, logits, at) : choose_any(s, logits, at);

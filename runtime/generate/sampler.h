@@ -42,7 +42,7 @@ struct pl_sampler {
     bool *seen; /* [vocab], owned: ids of the sequence, while the penalty applies to them */
 };
 
-struct pl_sampler_place {
+struct pl_sampler_position {
     uint64_t sequence, position; /* position of the token to choose */
     const int32_t *ids;          /* [n] ids before it */
     uint64_t n;
@@ -52,6 +52,7 @@ pl_err pl_sampler_init(struct pl_sampler *s, const struct pl_sampling *how, uint
                        struct pl_diag *d);
 void pl_sampler_finish(struct pl_sampler *s); /* leaves {0} */
 /* logits: [vocab]; changed if a penalty applies. Returns the id. */
-int32_t pl_sampler_choose(struct pl_sampler *s, float *logits, const struct pl_sampler_place *at);
+int32_t pl_sampler_choose(struct pl_sampler *s, float *logits,
+                          const struct pl_sampler_position *at);
 
 #endif

@@ -117,8 +117,8 @@ static void add_to_pace(struct pl_run *r, const struct pl_step_cost *cost, doubl
 
 /* Reports finished steps until no more than `keep` wait. A step took as long as there is between
  * its report and the one before. */
-static pl_err settle(struct pl_run *r, uint32_t keep, double *since, struct pl_train_result *out,
-                     struct pl_diag *d) {
+static pl_err collect_steps(struct pl_run *r, uint32_t keep, double *since,
+                            struct pl_train_result *out, struct pl_diag *d) {
     while (r->n_pending > keep) {
         struct pl_step_result s;
         PL_TRY(pl_run_collect(r, &s, d));
@@ -152,7 +152,7 @@ static pl_err one_step(struct pl_run *r, double *since, struct pl_train_result *
     bool eval = due(r->s.job->eval_steps, r->state.step) || last;
     bool save = due(r->s.job->save_steps, r->state.step) || (last && r->s.job->save_steps) ||
                 out->stopped_by;
-    PL_TRY(settle(r, eval || save ? 0 : pl_run_lag(r), since, out, d));
+    PL_TRY(collect_steps(r, eval || save ? 0 : pl_run_lag(r), since, out, d));
     if (eval) PL_TRY(evaluate(r, out, d));
     if (save || last) PL_TRY(pl_run_renew_resolved(r, d));
     if (save) PL_TRY(pl_run_checkpoint(r, d));

@@ -88,9 +88,9 @@ START_TEST(a_record_ends_at_the_same_byte_in_any_pieces) {
     for (size_t first = 0; first <= end; first++) {
         for (size_t second = first; second <= sizeof text - 1; second++) {
             bool quoted = false;
-            size_t n = pl_csv_cut(text, first, 0, &quoted);
+            size_t n = pl_csv_record_end(text, first, 0, &quoted);
             ck_assert_uint_eq(n, first == end ? end : 0);
-            if (!n) n = pl_csv_cut(text, second, first, &quoted);
+            if (!n) n = pl_csv_record_end(text, second, first, &quoted);
             ck_assert_uint_eq(n, second >= end ? end : 0);
         }
     }

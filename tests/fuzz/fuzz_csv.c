@@ -32,7 +32,7 @@ static void read_records(const char *text, size_t n) {
     struct pl_text json = {0};
     for (size_t at = 0, record = 0; at < n; record++) {
         bool quoted = false;
-        size_t end = pl_csv_cut(text + at, n - at, 0, &quoted);
+        size_t end = pl_csv_record_end(text + at, n - at, 0, &quoted);
         if (!end) end = n - at;
         bool ok = record ? pl_csv_record(&csv, text + at, end, &json)
                          : pl_csv_header(&csv, text + at, end);

@@ -27,7 +27,7 @@ static void count(const struct pl_sampling *how, uint64_t n, uint64_t counts[VOC
     memset(counts, 0, VOCAB * sizeof *counts);
     ck_assert_int_eq(pl_sampler_init(&s, how, VOCAB, NULL), PL_ERR_OK);
     for (uint64_t i = 0; i < n; i++) {
-        const struct pl_sampler_place at = {.position = i};
+        const struct pl_sampler_position at = {.position = i};
         fill(logits);
         int32_t id = pl_sampler_choose(&s, logits, &at);
         ck_assert_int_ge(id, 0);
@@ -83,7 +83,7 @@ START_TEST(a_draw_depends_on_its_place_and_seed_alone) {
         ck_assert_int_eq(pl_sampler_init(&s, &how, VOCAB, NULL), PL_ERR_OK);
         for (int k = 0; k < 64; k++) {
             int i = pass == 1 ? 63 - k : k; /* in another order */
-            const struct pl_sampler_place at = {.sequence = pass == 2, .position = (uint64_t)i};
+            const struct pl_sampler_position at = {.sequence = pass == 2, .position = (uint64_t)i};
             fill(logits);
             int32_t id = pl_sampler_choose(&s, logits, &at);
             if (pass == 0) first[i] = id;
@@ -103,7 +103,7 @@ START_TEST(greedy_takes_the_lowest_of_equal_ids) {
     float logits[] = {-1, 2, 0.5f, 2, -INFINITY, 1, 2, 0};
     const struct pl_sampling how = {.top_p = 1, .repetition_penalty = 1};
     ck_assert_int_eq(pl_sampler_init(&s, &how, VOCAB, NULL), PL_ERR_OK);
-    ck_assert_int_eq(pl_sampler_choose(&s, logits, &(struct pl_sampler_place){0}), 1);
+    ck_assert_int_eq(pl_sampler_choose(&s, logits, &(struct pl_sampler_position){0}), 1);
     pl_sampler_finish(&s);
 }
 END_TEST
@@ -115,8 +115,8 @@ START_TEST(what_occurred_is_punished_once) {
     const int32_t ids[] = {0, 2, 0, 0, 7};
     const struct pl_sampling how = {.top_p = 1, .repetition_penalty = 2};
     ck_assert_int_eq(pl_sampler_init(&s, &how, VOCAB, NULL), PL_ERR_OK);
-    ck_assert_int_eq(pl_sampler_choose(&s, logits, &(struct pl_sampler_place){.ids = ids, .n = 5}),
-                     1);
+    ck_assert_int_eq(
+        pl_sampler_choose(&s, logits, &(struct pl_sampler_position){.ids = ids, .n = 5}), 1);
     ck_assert_float_eq(logits[0], 2);
     ck_assert_float_eq(logits[2], -2);
     ck_assert_float_eq(logits[7], -6);

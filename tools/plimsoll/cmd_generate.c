@@ -106,7 +106,7 @@ int pl_cmd_generate(const struct pl_cli *cli) {
     int status;
     pl_err err = pl_generate_read_args(&q, cli, &d);
     if (err == PL_ERR_OK) {
-        pl_generate_settle(&q);
+        pl_generate_size_job(&q);
         err = pl_preflight_init_generate(&pf, &q.job, &d);
     }
     pl_cli_print_notes(cli, &pf.notes);

@@ -195,7 +195,7 @@ static pl_err print_json(const struct pl_inquiry *i, const struct pl_advice *a,
 
 /* A job that several GPUs do not hold is advised on with the sharding that holds most of it:
  * `sharding: auto` is decided by the job's need, and so the same when the command is typed. */
-static void settle_sharding(const struct pl_fleet *f, struct pl_job *job) {
+static void adopt_sharding(const struct pl_fleet *f, struct pl_job *job) {
     if (pl_job_ranks(job) > 1 && job->sharding == PL_SHARDING_AUTO && f->least)
         job->sharding = f->least->sharding;
 }
@@ -204,7 +204,7 @@ static pl_err find_advice(const struct pl_cli *cli, const struct asked *asked, s
                           struct pl_advice *a, struct found *f, struct pl_diag *d) {
     PL_TRY(pl_plan_fleet_asked(cli, a, &f->several, d));
     if (f->several.is_answer) return pl_recommend_row(f->several.fleet.best, a->length, &f->one, d);
-    if (f->several.made) settle_sharding(&f->several.fleet, &i->job);
+    if (f->several.made) adopt_sharding(&f->several.fleet, &i->job);
     PL_TRY(pl_recommend(a, asked->host_limit, &f->one, d));
     return pl_plan_fleet_fewest(cli, a, &f->one, &f->several, d);
 }

@@ -198,7 +198,7 @@ pl_err pl_generate_read_args(struct pl_generate_question *q, const struct pl_cli
     return read_prompt(q, cli, d);
 }
 
-void pl_generate_settle(struct pl_generate_question *q) {
+void pl_generate_size_job(struct pl_generate_question *q) {
     uint64_t context = q->n + q->max_new_tokens;
     q->job.batch_size = 1;
     if (!q->job.given[PL_KEY_max_seq_length])

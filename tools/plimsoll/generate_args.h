@@ -25,7 +25,7 @@ struct pl_generate_question {
 pl_err pl_generate_read_args(struct pl_generate_question *q, const struct pl_cli *cli,
                              struct pl_diag *d);
 /* Sets batch and context of the job from the prompt. */
-void pl_generate_settle(struct pl_generate_question *q);
+void pl_generate_size_job(struct pl_generate_question *q);
 void pl_generate_question_finish(struct pl_generate_question *q); /* leaves {0} */
 
 #endif

@@ -193,7 +193,7 @@ void pl_build_quantised_weight(struct pl_builder *b, enum pl_slot slot, uint64_t
  * 4 bits, transient copies of pieces of it. A matrix larger than the largest module of a layer is
  * copied module by module, the head in as many rows; and these in panels of rows or of columns, if
  * unpack_bytes is less than their size. */
-enum pl_cut { PL_CUT_ROWS, PL_CUT_COLS };
+enum pl_panel_axis { PL_PANEL_ROWS, PL_PANEL_COLS };
 struct pl_piece {
     struct pl_val w;
     uint64_t row0, rows, col0, cols;
@@ -202,7 +202,7 @@ struct pl_piece {
     uint64_t panel, panels;
 };
 /* Appends the ops that write the piece after *p, the first one after {0}; false after the last. */
-bool pl_build_next_piece(struct pl_builder *b, enum pl_slot slot, enum pl_cut cut,
+bool pl_build_next_piece(struct pl_builder *b, enum pl_slot slot, enum pl_panel_axis axis,
                          struct pl_piece *p);
 /* Appends x[N,C] = the rows of an embedding in 4 bits, times scale unless that is 0. */
 void pl_build_look_up_codes(struct pl_builder *b, uint32_t x, float scale);

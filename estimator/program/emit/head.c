@@ -86,7 +86,7 @@ static struct pl_operand columns_of(struct pl_operand x, uint64_t col, uint64_t 
 struct pl_operand pl_build_logits(struct pl_builder *b, struct pl_operand h,
                                   struct pl_operand logits) {
     struct pl_piece piece = {0};
-    while (pl_build_next_piece(b, PL_SLOT_HEAD, PL_CUT_ROWS, &piece)) {
+    while (pl_build_next_piece(b, PL_SLOT_HEAD, PL_PANEL_ROWS, &piece)) {
         struct pl_attr attr = {.alpha = 1.0f, .accumulate = PL_ACC_WRITE};
         struct pl_operand out[] = {columns_of(logits, piece.row0, piece.rows)};
         struct pl_operand w = pl_arg(piece.w);
@@ -112,7 +112,7 @@ static void chunk_loss(struct pl_builder *b, uint32_t logits, uint64_t row0, uin
 static void chunk_dh(struct pl_builder *b, struct pl_operand h, struct pl_operand dl,
                      struct pl_operand da) {
     struct pl_piece piece = {0};
-    while (pl_build_next_piece(b, PL_SLOT_HEAD, PL_CUT_COLS, &piece)) {
+    while (pl_build_next_piece(b, PL_SLOT_HEAD, PL_PANEL_COLS, &piece)) {
         const bool add = piece.row0 > 0;
         struct pl_attr attr = {.alpha = 1.0f, .accumulate = add ? PL_ACC_ADD : PL_ACC_WRITE};
         struct pl_operand w = pl_arg(piece.w), part = columns_of(dl, piece.row0, piece.rows);

@@ -107,7 +107,7 @@ struct pl_val pl_build_linear(struct pl_builder *b, enum pl_slot slot, struct pl
                               uint32_t y) {
     if (b->err != PL_ERR_OK) return PL_NO_VAL;
     struct pl_piece piece = {0};
-    while (pl_build_next_piece(b, slot, PL_CUT_ROWS, &piece))
+    while (pl_build_next_piece(b, slot, PL_PANEL_ROWS, &piece))
         pl_build_product(b, pl_build_tokens(b, x), piece.w, bias_of_piece(b, slot, &piece),
                          columns_of(b, now(b, y), piece.row0, piece.rows), 1.0f, false);
     struct pl_val a = pl_build_adapter_a(b, slot, x);
@@ -209,7 +209,7 @@ void pl_build_linear_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_oper
     if (pl_build_adapter(b, slot)) da = adapter_bwd(b, slot, dy, x, a);
     if (dx == PL_NONE || b->err != PL_ERR_OK) return;
     struct pl_piece piece = {0};
-    while (pl_build_next_piece(b, slot, PL_CUT_COLS, &piece))
+    while (pl_build_next_piece(b, slot, PL_PANEL_COLS, &piece))
         pl_build_product_dx(b, columns_of(b, dy, piece.row0, piece.rows), piece.w,
                             columns_of(b, now(b, dx), piece.col0, piece.cols), 1.0f,
                             piece.row0 > 0);

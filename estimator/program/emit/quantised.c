@@ -145,15 +145,15 @@ static uint64_t rows_at_once(const struct pl_builder *b, enum pl_slot slot, uint
  * block of columns. */
 #define PANEL_ROWS 16
 
-static uint64_t unit_of(enum pl_cut cut) {
-    return cut == PL_CUT_ROWS ? PANEL_ROWS : PL_QUANT_BLOCK;
+static uint64_t unit_of(enum pl_panel_axis axis) {
+    return axis == PL_PANEL_ROWS ? PANEL_ROWS : PL_QUANT_BLOCK;
 }
 
 /* Returns the panels of `length` rows or columns that have `across` elements each. Rows that begin
  * inside a block are not split. */
-static uint64_t panels_of(const struct pl_builder *b, enum pl_cut cut, uint64_t length,
+static uint64_t panels_of(const struct pl_builder *b, enum pl_panel_axis axis, uint64_t length,
                           uint64_t across, uint64_t cols) {
-    const uint64_t unit = unit_of(cut), units = length / unit;
+    const uint64_t unit = unit_of(axis), units = length / unit;
     const uint64_t room = b->s->unpack_bytes / pl_dtype_bytes(b->s->compute_dtype);
     if (!b->s->unpack_bytes || length * across <= room || !units || cols % PL_QUANT_BLOCK) return 1;
     const uint64_t most = room / (unit * across), over = length % unit != 0;
@@ -162,26 +162,27 @@ static uint64_t panels_of(const struct pl_builder *b, enum pl_cut cut, uint64_t 
 }
 
 /* Rows or columns of all panels but the last, which has the rest. */
-static uint64_t panel_size(enum pl_cut cut, uint64_t length, uint64_t n) {
-    const uint64_t unit = unit_of(cut);
+static uint64_t panel_size(enum pl_panel_axis axis, uint64_t length, uint64_t n) {
+    const uint64_t unit = unit_of(axis);
     return n > 1 ? pl_u64_div_up(length / unit, n) * unit : length;
 }
 
-static void cut_panel(struct pl_piece *p, enum pl_cut cut, const struct pl_slot_shape *shape) {
-    const uint64_t length = cut == PL_CUT_ROWS ? p->together : shape->cols;
+static void set_panel(struct pl_piece *p, enum pl_panel_axis axis,
+                      const struct pl_slot_shape *shape) {
+    const uint64_t length = axis == PL_PANEL_ROWS ? p->together : shape->cols;
     const uint64_t at = p->panel * p->size;
     const uint64_t n = p->panel + 1 == p->panels ? length - at : p->size;
-    p->row0 = cut == PL_CUT_ROWS ? p->first + at : p->first;
-    p->rows = cut == PL_CUT_ROWS ? n : p->together;
-    p->col0 = cut == PL_CUT_ROWS ? 0 : at;
-    p->cols = cut == PL_CUT_ROWS ? shape->cols : n;
+    p->row0 = axis == PL_PANEL_ROWS ? p->first + at : p->first;
+    p->rows = axis == PL_PANEL_ROWS ? n : p->together;
+    p->col0 = axis == PL_PANEL_ROWS ? 0 : at;
+    p->cols = axis == PL_PANEL_ROWS ? shape->cols : n;
 }
 
 /* Panels that a brief program leaves out after this one. Panels of columns are alike, the last one
  * excepted, and panels of rows that are of the same module. */
 static uint64_t panels_left_out(const struct pl_builder *b, const struct pl_quant_slot *q,
-                                enum pl_cut cut, const struct pl_piece *p) {
-    if (cut == PL_CUT_COLS) return pl_brief_left_out(b->p, p->panel, p->panels, 1);
+                                enum pl_panel_axis axis, const struct pl_piece *p) {
+    if (axis == PL_PANEL_COLS) return pl_brief_left_out(b->p, p->panel, p->panels, 1);
     uint32_t module = 0;
     while (q->row0[module] + q->rows[module] <= p->row0)
         module++;
@@ -211,26 +212,26 @@ static struct pl_val unpack(struct pl_builder *b, enum pl_slot slot, const struc
 }
 
 /* The rows that come next are cut into panels; false where there are no more. */
-static bool next_rows(struct pl_builder *b, enum pl_slot slot, enum pl_cut cut,
+static bool next_rows(struct pl_builder *b, enum pl_slot slot, enum pl_panel_axis axis,
                       const struct pl_slot_shape *shape, struct pl_piece *p) {
     const bool codes = pl_build_is_quantised(b, slot);
     const uint64_t row = p->first + p->together;
     if (row >= shape->rows) return false;
     const uint64_t rows = codes ? rows_at_once(b, slot, row, shape) : shape->rows;
-    const uint64_t length = cut == PL_CUT_ROWS ? rows : shape->cols;
-    const uint64_t across = cut == PL_CUT_ROWS ? shape->cols : rows;
-    const uint64_t n = codes ? panels_of(b, cut, length, across, shape->cols) : 1;
-    const uint64_t size = panel_size(cut, length, n);
+    const uint64_t length = axis == PL_PANEL_ROWS ? rows : shape->cols;
+    const uint64_t across = axis == PL_PANEL_ROWS ? shape->cols : rows;
+    const uint64_t n = codes ? panels_of(b, axis, length, across, shape->cols) : 1;
+    const uint64_t size = panel_size(axis, length, n);
     *p = (struct pl_piece){
         .first = row,
         .together = rows,
         .size = size,
-        .panels = n > 1 ? pl_u64_div_up(length / unit_of(cut) * unit_of(cut), size) : 1};
+        .panels = n > 1 ? pl_u64_div_up(length / unit_of(axis) * unit_of(axis), size) : 1};
     b->panels = pl_brief_number(b);
     return true;
 }
 
-bool pl_build_next_piece(struct pl_builder *b, enum pl_slot slot, enum pl_cut cut,
+bool pl_build_next_piece(struct pl_builder *b, enum pl_slot slot, enum pl_panel_axis axis,
                          struct pl_piece *p) {
     struct pl_slot_shape shape;
     if (b->err != PL_ERR_OK) return false;
@@ -239,12 +240,12 @@ bool pl_build_next_piece(struct pl_builder *b, enum pl_slot slot, enum pl_cut cu
     p->panel += 1 + b->panels_left_out;
     b->panels_left_out = 0;
     b->panel = 0;
-    if (p->panel >= p->panels && !next_rows(b, slot, cut, &shape, p)) return false;
-    cut_panel(p, cut, &shape);
+    if (p->panel >= p->panels && !next_rows(b, slot, axis, &shape, p)) return false;
+    set_panel(p, axis, &shape);
     if (p->panels > 1) {
         b->panel = pl_brief_number(b);
         const struct pl_quant_slot *q = codes_of_slot(b, holder_of(b, slot));
-        b->panels_left_out = (uint16_t)panels_left_out(b, q, cut, p);
+        b->panels_left_out = (uint16_t)panels_left_out(b, q, axis, p);
         b->p->shortened |= b->panels_left_out > 0;
     }
     p->w = codes ? unpack(b, slot, p, &shape) : pl_build_now(b, pl_build_weight(b, slot));
