@@ -31,7 +31,7 @@ struct pl_knob {               /* one changed key */
     double time_percent; /* more (or less) planned work per token */
     struct pl_price price;
 };
-#define PL_MAX_KNOBS 64
+#define PL_MAX_KNOBS 80
 
 struct pl_frontier_point { /* of a level of recomputation and a micro-batch */
     uint32_t batch_size;   /* 0: there is none that fits */

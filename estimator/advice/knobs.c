@@ -3,131 +3,26 @@
 
 #include "estimator/autobatch/autobatch.h"
 #include "estimator/autobatch/decide.h"
-#include "estimator/base/checked.h"
-#include "estimator/config/job_text.h"
 #include "estimator/config/job_values.h"
 #include "estimator/config/key_table.h"
 #include "estimator/config/validate.h"
+#include "estimator/search/change.h"
 
-#include <stdio.h>
 #include <string.h>
 
-#define IN_FULL  1u
-#define IN_LORA  2u
-#define IN_WHOLE 4u /* adapters, and modules that are trained whole with them */
-#define IN_QLORA 8u
-#define IN_BOTH  (IN_FULL | IN_LORA)
+_Static_assert(PL_CHANGE_COUNT + PL_OPTIMIZERS_MAX <= PL_MAX_KNOBS,
+               "room for every row and choice");
 
-/* The value of a row: a word of the key's own, each of them in turn, or what it does to the number
- * that stands there. */
-enum scale { AS_WRITTEN, EVERY_CHOICE, HALVE, DOUBLE, HALF_THE_LAYERS, NO_MODULES, BOTH_MODULES };
-
-/* A new key that costs or saves bytes gets a row here. Order: from what leaves the result alone to
- * what changes the experiment. */
-static const struct knob_row {
-    enum pl_key_id key;
-    unsigned modes;
-    enum scale scale;
-    const char *value;
-} rows[] = {
-    {PL_KEY_gradient_checkpointing, IN_BOTH, AS_WRITTEN, "none"},
-    {PL_KEY_gradient_checkpointing, IN_BOTH, AS_WRITTEN, "light"},
-    {PL_KEY_gradient_checkpointing, IN_BOTH, AS_WRITTEN, "attention"},
-    {PL_KEY_gradient_checkpointing, IN_BOTH, AS_WRITTEN, "mlp"},
-    {PL_KEY_gradient_checkpointing, IN_BOTH, AS_WRITTEN, "full"},
-    {PL_KEY_gradient_checkpointing, IN_BOTH, AS_WRITTEN, "offload"},
-    {PL_KEY_offload, IN_BOTH, AS_WRITTEN, "none"},
-    {PL_KEY_offload, IN_BOTH, AS_WRITTEN, "optimizer"},
-    {PL_KEY_offload, IN_LORA, AS_WRITTEN, "weights"},
-    {PL_KEY_embedding_device, IN_LORA, AS_WRITTEN, "host"},
-    {PL_KEY_full_ft_offload, IN_FULL, AS_WRITTEN, "true"},
-    {PL_KEY_full_ft_offload, IN_FULL, AS_WRITTEN, "false"},
-    {PL_KEY_optimizer_in_backward, IN_FULL, AS_WRITTEN, "true"},
-    {PL_KEY_optimizer_in_backward, IN_FULL, AS_WRITTEN, "false"},
-    {PL_KEY_loss_chunk_tokens, IN_BOTH, AS_WRITTEN, "128"},
-    {PL_KEY_loss_chunk_tokens, IN_BOTH, AS_WRITTEN, "0"},
-    {PL_KEY_mlp_chunk_tokens, IN_BOTH, AS_WRITTEN, "1024"},
-    {PL_KEY_mlp_chunk_tokens, IN_BOTH, AS_WRITTEN, "0"},
-    {PL_KEY_unpack_buffer, IN_QLORA, AS_WRITTEN, "16MiB"},
-    {PL_KEY_unpack_buffer, IN_QLORA, AS_WRITTEN, "0"},
-    {PL_KEY_batch_size, IN_BOTH, HALVE, ""},
-    {PL_KEY_batch_size, IN_BOTH, DOUBLE, ""},
-    {PL_KEY_gradient_dtype, IN_FULL | IN_WHOLE, AS_WRITTEN, "bf16"},
-    {PL_KEY_gradient_dtype, IN_FULL | IN_WHOLE, AS_WRITTEN, "fp32"},
-    {PL_KEY_master_weights, IN_FULL | IN_WHOLE, AS_WRITTEN, "false"},
-    {PL_KEY_master_weights, IN_FULL, AS_WRITTEN, "true"},
-    {PL_KEY_moment_dtype, IN_FULL | IN_WHOLE, AS_WRITTEN, "bf16"},
-    {PL_KEY_adapter_dtype, IN_LORA, AS_WRITTEN, "bf16"},
-    {PL_KEY_adapter_dtype, IN_LORA, AS_WRITTEN, "fp32"},
-    {PL_KEY_base_dtype, IN_LORA, AS_WRITTEN, "bf16"},
-    {PL_KEY_base_dtype, IN_LORA, AS_WRITTEN, "fp32"},
-    {PL_KEY_dtype, IN_BOTH, AS_WRITTEN, "bf16"},
-    {PL_KEY_dtype, IN_BOTH, AS_WRITTEN, "fp32"},
-    {PL_KEY_mode, IN_LORA, AS_WRITTEN, "lora"},
-    {PL_KEY_mode, IN_LORA, AS_WRITTEN, "qlora"},
-    {PL_KEY_quantize_embedding, IN_QLORA, AS_WRITTEN, "true"},
-    {PL_KEY_quantize_head, IN_QLORA, AS_WRITTEN, "true"},
-    {PL_KEY_lora_modules_to_save, IN_LORA, NO_MODULES, ""},
-    {PL_KEY_lora_modules_to_save, IN_LORA, BOTH_MODULES, ""},
-    {PL_KEY_lora_r, IN_LORA, HALVE, ""},
-    {PL_KEY_lora_r, IN_LORA, DOUBLE, ""},
-    {PL_KEY_max_seq_length, IN_BOTH, HALVE, ""},
-    {PL_KEY_max_seq_length, IN_BOTH, DOUBLE, ""},
-    {PL_KEY_optimizer, IN_BOTH, EVERY_CHOICE, ""},
-    {PL_KEY_freeze_layers, IN_FULL, HALF_THE_LAYERS, ""},
-};
-#define N_ROWS (sizeof rows / sizeof *rows)
-_Static_assert(N_ROWS + PL_OPTIMIZERS_MAX <= PL_MAX_KNOBS, "room for every row and choice");
-
-/* "key: value" as it is planned. */
 static void describe(const struct pl_question *q, enum pl_key_id key, char *out, size_t size) {
-    uint32_t n;
-    struct pl_job job = *q->job; /* shallow */
     struct pl_text line = PL_TEXT_IN(out, size);
-    pl_question_settle(q, &job);
-    job.batch_size = q->batch_size;
-    pl_text_addf(&line, "%s: ", pl_key_table(&n)[key].key);
-    pl_job_write_key(&job, key, &line);
-    if (key == PL_KEY_lora_modules_to_save && !job.lora_modules_to_save.n) pl_text_add(&line, "[]");
+    pl_change_write_key(q, key, &line);
 }
 
-static unsigned modes_of(const struct pl_job *job) {
-    if (job->mode == PL_MODE_FULL) return IN_FULL;
-    return IN_LORA | (job->lora_modules_to_save.n ? IN_WHOLE : 0) |
-           (job->mode == PL_MODE_QLORA ? IN_QLORA : 0);
-}
-
-/* The copy of a job owns none of its lists. */
-static pl_err train_whole(struct pl_variant *v, bool both) {
-    static const char *const names[] = {"embed_tokens", "lm_head"};
-    v->job.lora_modules_to_save = (struct pl_str_list){(char **)(uintptr_t)names, both ? 2 : 0};
-    return PL_ERR_OK;
-}
-
-/* Another error than PL_ERR_HOST_OOM: the row does not apply, since it is of another mode, out of
- * range, or refused with the other keys. */
-static pl_err apply(const struct knob_row *row, struct pl_variant *v) {
-    const struct pl_model *m = v->q.model;
-    uint32_t n, now = 0;
-    if (!(row->modes & modes_of(&v->job))) return PL_ERR_CONFIG_CONFLICT;
-    if (row->key == PL_KEY_embedding_device && (m->tied || pl_job_trains_embedding(&v->job)))
-        return PL_ERR_CONFIG_CONFLICT;
-    if (row->key == PL_KEY_base_dtype && !pl_job_base_may_be_bf16(&v->job, &v->q.traits))
-        return PL_ERR_CONFIG_CONFLICT;
-    if (row->scale == AS_WRITTEN) {
-        PL_TRY(pl_job_set(&v->job, pl_key_table(&n)[row->key].key, row->value, NULL));
-        return pl_job_validate(&v->job, NULL);
-    }
-    if (row->scale == NO_MODULES || row->scale == BOTH_MODULES)
-        return train_whole(v, row->scale == BOTH_MODULES);
-    if (row->scale == HALF_THE_LAYERS) {
-        if (v->job.freeze_layers >= m->layers / 2) return PL_ERR_CONFIG_CONFLICT;
-        return pl_price_put(v, row->key, (uint32_t)(m->layers / 2), NULL);
-    }
-    now = pl_price_get(&v->q, row->key);
-    if (row->scale == HALVE)
-        return now >= 2 ? pl_price_put(v, row->key, now / 2, NULL) : PL_ERR_CONFIG_RANGE;
-    return now <= UINT32_MAX / 2 ? pl_price_put(v, row->key, now * 2, NULL) : PL_ERR_CONFIG_RANGE;
+/* An error other than PL_ERR_HOST_OOM: the row does not apply. The rules between keys are asked
+ * about words alone: numbers and lists pass them, or the plan refuses them. */
+static pl_err apply(const struct pl_change *row, struct pl_variant *v) {
+    PL_TRY(pl_change_make(row, row->settings, v));
+    return row->how == PL_HOW_SET ? pl_job_validate(&v->job, NULL) : PL_ERR_OK;
 }
 
 static double percent_more(double than, double v) {
@@ -136,7 +31,7 @@ static double percent_more(double than, double v) {
 
 /* Nothing is added where the row does not apply, or changes nothing: `auto` spelled out is the same
  * plan. */
-static pl_err add_knob(struct pl_advice *a, const struct knob_row *row, struct pl_diag *d) {
+static pl_err add_knob(struct pl_advice *a, const struct pl_change *row, struct pl_diag *d) {
     struct pl_knob *k = &a->knobs[a->n_knobs];
     struct pl_variant v;
     struct pl_diag why = {0};
@@ -158,12 +53,14 @@ static pl_err add_knob(struct pl_advice *a, const struct knob_row *row, struct p
     return PL_ERR_OK;
 }
 
-static pl_err add_choices(struct pl_advice *a, const struct knob_row *row, struct pl_diag *d) {
+static pl_err add_choices(struct pl_advice *a, const struct pl_change *row, struct pl_diag *d) {
     uint32_t n;
     const char *choices = pl_key_table(&n)[row->key].choices;
     char choice[PL_CHOICE_BYTES];
     for (uint32_t i = 0; pl_key_choice(choices, i, choice); i++) {
-        const struct knob_row one = {row->key, row->modes, AS_WRITTEN, choice};
+        struct pl_change one = *row;
+        one.how = PL_HOW_SET;
+        one.value = choice;
         PL_TRY(add_knob(a, &one, d));
     }
     return PL_ERR_OK;
@@ -171,8 +68,9 @@ static pl_err add_choices(struct pl_advice *a, const struct knob_row *row, struc
 
 pl_err pl_advice_knobs(struct pl_advice *a, struct pl_diag *d) {
     a->n_knobs = 0;
-    for (size_t i = 0; i < N_ROWS; i++)
-        PL_TRY((rows[i].scale == EVERY_CHOICE ? add_choices : add_knob)(a, &rows[i], d));
+    for (int i = 0; i < PL_CHANGE_COUNT; i++)
+        PL_TRY((pl_changes[i].how == PL_HOW_EVERY_CHOICE ? add_choices
+                                                         : add_knob)(a, &pl_changes[i], d));
     return PL_ERR_OK;
 }
 

@@ -2,34 +2,14 @@
 #include "estimator/advice/price.h"
 
 #include "estimator/base/checked.h"
-#include "estimator/config/job_text.h"
 #include "estimator/config/job_values.h"
-#include "estimator/config/key_table.h"
 #include "estimator/program/cost.h"
 
 #include <math.h>
-#include <stdio.h>
 
 void pl_price_variant(struct pl_variant *v, const struct pl_question *q, uint32_t batch_size) {
     pl_variant_of(v, q);
     v->q.batch_size = batch_size;
-}
-
-pl_err pl_price_put(struct pl_variant *v, enum pl_key_id key, uint32_t value, struct pl_diag *d) {
-    char text[16];
-    uint32_t n;
-    snprintf(text, sizeof text, "%u", value);
-    PL_TRY(pl_job_set(&v->job, pl_key_table(&n)[key].key, text, d));
-    if (key == PL_KEY_batch_size) v->q.batch_size = value;
-    const uint64_t tokens = (uint64_t)v->q.batch_size * v->job.max_seq_length;
-    if (tokens <= pl_question_most_tokens(&v->q)) return PL_ERR_OK;
-    return pl_diag_set(d, PL_ERR_OVERFLOW, "%llu tokens in one micro-batch are too many",
-                       (unsigned long long)tokens);
-}
-
-uint32_t pl_price_get(const struct pl_question *q, enum pl_key_id key) {
-    if (key == PL_KEY_batch_size) return q->batch_size;
-    return key == PL_KEY_lora_r ? q->job->lora_r : q->job->max_seq_length;
 }
 
 static double flops_per_token(const struct pl_program *p) {

@@ -4,6 +4,7 @@
 
 #include "estimator/autobatch/decide.h"
 #include "estimator/gate/gate.h"
+#include "estimator/search/change.h"
 
 struct pl_price {             /* of one setting */
     uint64_t needed_bytes;    /* arenas + context */
@@ -15,10 +16,6 @@ struct pl_price {             /* of one setting */
 
 /* A variant at another micro-batch. */
 void pl_price_variant(struct pl_variant *v, const struct pl_question *q, uint32_t batch_size);
-/* Sets batch_size, max_seq_length or another U32 key from a number; an error:
- * outside its range, or more tokens than a micro-batch may have. */
-pl_err pl_price_put(struct pl_variant *v, enum pl_key_id key, uint32_t value, struct pl_diag *d);
-uint32_t pl_price_get(const struct pl_question *q, enum pl_key_id key);
 /* Of the question as it is decided. */
 pl_err pl_price_decided(const struct pl_question *q, struct pl_trials *t, struct pl_price *out,
                         struct pl_diag *d);

@@ -8,134 +8,89 @@
 #include "estimator/card/cards.h"
 #include "estimator/config/job_text.h"
 #include "estimator/config/job_values.h"
-#include "estimator/config/key_table.h"
 #include "estimator/config/meaning.h"
 #include "estimator/config/validate.h"
 #include "estimator/gate/gate.h"
 #include "estimator/program/cost.h"
+#include "estimator/search/change.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* --- ways ------------------------------------------------------------------------------------ */
 
-#define FULL     1u
-#define ADAPTERS 2u
-#define QLORA    4u
-
-enum change {
-    IN_BACKWARD,
-    GRADIENTS,
-    MOMENTS,
-    MASTER,
-    ADAPTER,
-    STATES,
-    EMBEDDING_4BIT,
-    HEAD_4BIT,
-    TO_QLORA,
-    EMBEDDING_HOST,
-    LEVEL_OFFLOAD,
-    PACKING,
-    OFFLOAD_STATES,
-    OFFLOAD_WEIGHTS,
-    OFFLOAD_ALL,
-};
-#define BIT(change) (1u << (change))
-
-/* value NULL: the lighter optimizer of the same rule. */
-static const struct change_row {
-    enum pl_key_id key;
-    const char *value;
-    unsigned modes;
-} changes[] = {
-    [IN_BACKWARD] = {PL_KEY_optimizer_in_backward, "true", FULL},
-    [GRADIENTS] = {PL_KEY_gradient_dtype, "bf16", FULL},
-    [MOMENTS] = {PL_KEY_moment_dtype, "bf16", FULL},
-    [MASTER] = {PL_KEY_master_weights, "false", FULL},
-    [ADAPTER] = {PL_KEY_adapter_dtype, "bf16", ADAPTERS},
-    [STATES] = {PL_KEY_optimizer, NULL, FULL | ADAPTERS},
-    [EMBEDDING_4BIT] = {PL_KEY_quantize_embedding, "true", QLORA},
-    [HEAD_4BIT] = {PL_KEY_quantize_head, "true", QLORA},
-    [TO_QLORA] = {PL_KEY_mode, "qlora", ADAPTERS},
-    [EMBEDDING_HOST] = {PL_KEY_embedding_device, "host", ADAPTERS},
-    [LEVEL_OFFLOAD] = {PL_KEY_gradient_checkpointing, "offload", FULL | ADAPTERS},
-    [PACKING] = {PL_KEY_packing, "true", FULL | ADAPTERS},
-    [OFFLOAD_STATES] = {PL_KEY_offload, "optimizer", FULL},
-    [OFFLOAD_WEIGHTS] = {PL_KEY_offload, "weights", ADAPTERS},
-    [OFFLOAD_ALL] = {PL_KEY_full_ft_offload, "true", FULL},
-};
-#define N_CHANGES (sizeof changes / sizeof *changes)
+#define BIT(change) (UINT64_C(1) << PL_CHANGE_##change)
+_Static_assert(PL_CHANGE_COUNT <= 64, "a bit for every change");
 
 #define SMALL_ADAPTERS (BIT(ADAPTER) | BIT(STATES))
 #define SMALL_TRAINING (BIT(GRADIENTS) | BIT(STATES))
 #define SMALLEST_FULL  (SMALL_TRAINING | BIT(MASTER))
 #define BF16_TRAINING  (BIT(GRADIENTS) | BIT(MOMENTS))
 
-/* Stages in the order of preference, the ways of one in the order of how much they change. */
-enum stage { DEVICE, DEVICE_QLORA, HOST, HOST_QLORA, N_STAGES };
+#define TO_THE_HOST                                                                                \
+    (BIT(EMBEDDING_HOST) | BIT(LEVEL_OFFLOAD) | BIT(OFFLOAD_STATES) | BIT(OFFLOAD_WEIGHTS) |       \
+     BIT(OFFLOAD_ALL))
 
-static const struct {
-    enum stage stage;
-    uint32_t changes;
-} ways[] = {
-    {DEVICE, 0},
-    {DEVICE, BIT(IN_BACKWARD)},
-    {DEVICE, BIT(GRADIENTS)},
-    {DEVICE, BIT(MOMENTS)},
-    {DEVICE, BIT(MOMENTS) | BIT(IN_BACKWARD)},
-    {DEVICE, BF16_TRAINING},
-    {DEVICE, BIT(STATES)},
-    {DEVICE, BIT(STATES) | BIT(IN_BACKWARD)},
-    {DEVICE, SMALL_TRAINING},
-    {DEVICE, SMALL_ADAPTERS},
-    {DEVICE, BF16_TRAINING | BIT(MASTER)},
-    {DEVICE, BIT(MOMENTS) | BIT(MASTER) | BIT(IN_BACKWARD)},
-    {DEVICE, SMALLEST_FULL},
-    {DEVICE, BIT(STATES) | BIT(MASTER) | BIT(IN_BACKWARD)},
-    {DEVICE, BIT(HEAD_4BIT) | SMALL_ADAPTERS},
-    {DEVICE, BIT(EMBEDDING_4BIT) | SMALL_ADAPTERS},
-    {DEVICE, BIT(EMBEDDING_4BIT) | BIT(HEAD_4BIT) | SMALL_ADAPTERS},
-    {DEVICE_QLORA, BIT(TO_QLORA)},
-    {DEVICE_QLORA, BIT(TO_QLORA) | BIT(STATES)},
-    {DEVICE_QLORA, BIT(TO_QLORA) | SMALL_ADAPTERS},
-    {DEVICE_QLORA, BIT(TO_QLORA) | BIT(HEAD_4BIT) | SMALL_ADAPTERS},
-    {DEVICE_QLORA, BIT(TO_QLORA) | BIT(EMBEDDING_4BIT) | SMALL_ADAPTERS},
-    {DEVICE_QLORA, BIT(TO_QLORA) | BIT(EMBEDDING_4BIT) | BIT(HEAD_4BIT) | SMALL_ADAPTERS},
-    {DEVICE, BIT(PACKING)},
-    {DEVICE, BIT(PACKING) | BF16_TRAINING},
-    {DEVICE, BIT(PACKING) | BIT(STATES)},
-    {DEVICE, BIT(PACKING) | SMALL_ADAPTERS},
-    {DEVICE, BIT(PACKING) | SMALLEST_FULL},
-    {DEVICE_QLORA, BIT(PACKING) | BIT(TO_QLORA)},
-    {DEVICE_QLORA, BIT(PACKING) | BIT(TO_QLORA) | SMALL_ADAPTERS},
-    {HOST, BIT(EMBEDDING_HOST)},
-    {HOST, BIT(LEVEL_OFFLOAD)},
-    {HOST, BIT(LEVEL_OFFLOAD) | BIT(EMBEDDING_HOST)},
-    {HOST, BIT(OFFLOAD_STATES)},
-    {HOST, BIT(OFFLOAD_STATES) | BIT(LEVEL_OFFLOAD)},
-    {HOST, BIT(OFFLOAD_STATES) | SMALL_TRAINING},
-    {HOST, BIT(OFFLOAD_WEIGHTS)},
-    {HOST, BIT(OFFLOAD_WEIGHTS) | BIT(LEVEL_OFFLOAD)},
-    {HOST, BIT(OFFLOAD_WEIGHTS) | BIT(LEVEL_OFFLOAD) | SMALL_ADAPTERS},
-    {HOST, BIT(OFFLOAD_ALL)},
-    {HOST, BIT(OFFLOAD_ALL) | BIT(LEVEL_OFFLOAD)},
-    {HOST, BIT(OFFLOAD_ALL) | SMALL_TRAINING},
-    {HOST, BIT(OFFLOAD_ALL) | BIT(LEVEL_OFFLOAD) | SMALLEST_FULL},
-    {HOST, BIT(PACKING) | BIT(OFFLOAD_STATES)},
-    {HOST, BIT(PACKING) | BIT(OFFLOAD_WEIGHTS)},
-    {HOST, BIT(PACKING) | BIT(OFFLOAD_ALL)},
-    {HOST_QLORA, BIT(TO_QLORA) | BIT(EMBEDDING_HOST)},
-    {HOST_QLORA, BIT(TO_QLORA) | BIT(LEVEL_OFFLOAD)},
-    {HOST_QLORA, BIT(TO_QLORA) | BIT(OFFLOAD_WEIGHTS)},
-    {HOST_QLORA, BIT(TO_QLORA) | BIT(OFFLOAD_WEIGHTS) | BIT(LEVEL_OFFLOAD) | SMALL_ADAPTERS},
+/* Sets of rows of change_rows.h, in the order of how much they change. */
+static const uint64_t ways[] = {
+    0,
+    BIT(IN_BACKWARD),
+    BIT(GRADIENTS),
+    BIT(MOMENTS),
+    BIT(MOMENTS) | BIT(IN_BACKWARD),
+    BF16_TRAINING,
+    BIT(STATES),
+    BIT(STATES) | BIT(IN_BACKWARD),
+    SMALL_TRAINING,
+    SMALL_ADAPTERS,
+    BF16_TRAINING | BIT(MASTER),
+    BIT(MOMENTS) | BIT(MASTER) | BIT(IN_BACKWARD),
+    SMALLEST_FULL,
+    BIT(STATES) | BIT(MASTER) | BIT(IN_BACKWARD),
+    BIT(HEAD_4BIT) | SMALL_ADAPTERS,
+    BIT(EMBEDDING_4BIT) | SMALL_ADAPTERS,
+    BIT(EMBEDDING_4BIT) | BIT(HEAD_4BIT) | SMALL_ADAPTERS,
+    BIT(TO_QLORA),
+    BIT(TO_QLORA) | BIT(STATES),
+    BIT(TO_QLORA) | SMALL_ADAPTERS,
+    BIT(TO_QLORA) | BIT(HEAD_4BIT) | SMALL_ADAPTERS,
+    BIT(TO_QLORA) | BIT(EMBEDDING_4BIT) | SMALL_ADAPTERS,
+    BIT(TO_QLORA) | BIT(EMBEDDING_4BIT) | BIT(HEAD_4BIT) | SMALL_ADAPTERS,
+    BIT(PACKING),
+    BIT(PACKING) | BF16_TRAINING,
+    BIT(PACKING) | BIT(STATES),
+    BIT(PACKING) | SMALL_ADAPTERS,
+    BIT(PACKING) | SMALLEST_FULL,
+    BIT(PACKING) | BIT(TO_QLORA),
+    BIT(PACKING) | BIT(TO_QLORA) | SMALL_ADAPTERS,
+    BIT(EMBEDDING_HOST),
+    BIT(LEVEL_OFFLOAD),
+    BIT(LEVEL_OFFLOAD) | BIT(EMBEDDING_HOST),
+    BIT(OFFLOAD_STATES),
+    BIT(OFFLOAD_STATES) | BIT(LEVEL_OFFLOAD),
+    BIT(OFFLOAD_STATES) | SMALL_TRAINING,
+    BIT(OFFLOAD_WEIGHTS),
+    BIT(OFFLOAD_WEIGHTS) | BIT(LEVEL_OFFLOAD),
+    BIT(OFFLOAD_WEIGHTS) | BIT(LEVEL_OFFLOAD) | SMALL_ADAPTERS,
+    BIT(OFFLOAD_ALL),
+    BIT(OFFLOAD_ALL) | BIT(LEVEL_OFFLOAD),
+    BIT(OFFLOAD_ALL) | SMALL_TRAINING,
+    BIT(OFFLOAD_ALL) | BIT(LEVEL_OFFLOAD) | SMALLEST_FULL,
+    BIT(PACKING) | BIT(OFFLOAD_STATES),
+    BIT(PACKING) | BIT(OFFLOAD_WEIGHTS),
+    BIT(PACKING) | BIT(OFFLOAD_ALL),
+    BIT(TO_QLORA) | BIT(EMBEDDING_HOST),
+    BIT(TO_QLORA) | BIT(LEVEL_OFFLOAD),
+    BIT(TO_QLORA) | BIT(OFFLOAD_WEIGHTS),
+    BIT(TO_QLORA) | BIT(OFFLOAD_WEIGHTS) | BIT(LEVEL_OFFLOAD) | SMALL_ADAPTERS,
 };
 #define N_WAYS (sizeof ways / sizeof *ways)
 _Static_assert(N_WAYS <= PL_MAX_WAYS, "room for every way");
 
-static const char *name_of(enum pl_key_id key) {
-    uint32_t n;
-    return pl_key_table(&n)[key].key;
+/* Stages in the order of preference: all on the device, there in 4 bits, some of it on the host,
+ * in 4 bits too. */
+enum { STAGES = 4 };
+static uint32_t stage_of(uint64_t changes) {
+    return (changes & TO_THE_HOST ? 2 : 0) + (changes & BIT(TO_QLORA) ? 1 : 0);
 }
 
 /* With all of it on the device, the level and the micro-batch open, and the step as it is asked. */
@@ -151,34 +106,8 @@ static void open_job(const struct pl_advice *a, struct pl_job *job) {
     job->given[PL_KEY_mode] = job->given[PL_KEY_max_seq_length] = true;
 }
 
-static unsigned modes_of(const struct pl_job *job) {
-    if (job->mode == PL_MODE_FULL) return FULL;
-    return ADAPTERS | (job->mode == PL_MODE_QLORA ? QLORA : 0);
-}
-
-static bool has_value(const struct pl_job *job, enum pl_key_id key, const char *value) {
-    char text[64];
-    struct pl_text now = PL_TEXT_FIXED(text);
-    pl_job_write_key(job, key, &now);
-    return strcmp(pl_text_str(&now), value) == 0;
-}
-
-/* CONFIG_CONFLICT: the change has no meaning for the job, or is its own already. */
-static pl_err apply(enum change c, const struct pl_model *m, struct pl_job *job) {
-    const struct change_row *row = &changes[c];
-    const char *value = row->value;
-    if (!(row->modes & modes_of(job)) || !pl_job_key_applies(job, row->key))
-        return PL_ERR_CONFIG_CONFLICT;
-    if (!value) value = pl_optimizer_row(pl_optimizer_row(job->optimizer)->lighter)->name;
-    if (has_value(job, row->key, value)) return PL_ERR_CONFIG_CONFLICT;
-    if ((c == EMBEDDING_HOST || c == HEAD_4BIT) && m->tied) return PL_ERR_CONFIG_CONFLICT;
-    if (c == EMBEDDING_HOST && (job->quantize_embedding || pl_job_trains_embedding(job)))
-        return PL_ERR_CONFIG_CONFLICT;
-    return pl_job_set(job, name_of(row->key), value, NULL);
-}
-
 /* Samples of the smallest micro-batch: all of a step where nothing may wait for the rest of it. */
-static uint32_t first_batch(const struct pl_advice *a, uint32_t mask) {
+static uint32_t first_batch(const struct pl_advice *a, uint64_t mask) {
     const uint32_t samples = mask & BIT(IN_BACKWARD) ? pl_advice_step_samples(a) : 0;
     return samples ? samples : 1;
 }
@@ -189,13 +118,21 @@ static void set_step(uint32_t samples, uint32_t batch, struct pl_job *job) {
     if (samples) pl_advice_set_step(samples, job);
 }
 
+static pl_err make(enum pl_change_id id, struct pl_variant *v) {
+    if (!pl_job_key_applies(&v->job, pl_changes[id].key)) return PL_ERR_CONFIG_CONFLICT;
+    return pl_change_make(&pl_changes[id], pl_changes[id].ways, v);
+}
+
 /* The mode first: other changes have a meaning in it. */
-static pl_err make_way(const struct pl_advice *a, uint32_t mask, struct pl_job *job) {
-    open_job(a, job);
-    if (mask & BIT(IN_BACKWARD)) set_step(pl_advice_step_samples(a), first_batch(a, mask), job);
-    if (mask & BIT(TO_QLORA)) PL_TRY(apply(TO_QLORA, a->q.model, job));
-    for (uint32_t c = 0; c < N_CHANGES; c++)
-        if (c != TO_QLORA && (mask & BIT(c))) PL_TRY(apply((enum change)c, a->q.model, job));
+static pl_err make_way(const struct pl_advice *a, uint64_t mask, struct pl_job *job) {
+    struct pl_variant v;
+    pl_variant_of(&v, &a->q);
+    open_job(a, &v.job);
+    if (mask & BIT(IN_BACKWARD)) set_step(pl_advice_step_samples(a), first_batch(a, mask), &v.job);
+    if (mask & BIT(TO_QLORA)) PL_TRY(make(PL_CHANGE_TO_QLORA, &v));
+    for (int c = 0; c < PL_CHANGE_COUNT; c++)
+        if (c != PL_CHANGE_TO_QLORA && (mask >> c & 1)) PL_TRY(make((enum pl_change_id)c, &v));
+    *job = v.job;
     return pl_job_validate(job, NULL);
 }
 
@@ -450,9 +387,9 @@ typedef pl_err (*way_fn)(struct pl_advice *a, struct pl_way *w, struct pl_recomm
 
 static pl_err with_way(struct pl_advice *a, size_t i, way_fn handle, struct pl_recommendation *r,
                        struct pl_diag *d) {
-    struct pl_way w = {.changes = ways[i].changes, .stage = ways[i].stage};
+    struct pl_way w = {.changes = ways[i], .stage = stage_of(ways[i])};
     struct pl_diag why = {0};
-    pl_err err = make_way(a, ways[i].changes, &w.job);
+    pl_err err = make_way(a, ways[i], &w.job);
     if (err == PL_ERR_HOST_OOM) return pl_host_oom(d, "a way to run a job");
     if (err != PL_ERR_OK || !load_slots(a, &w)) return PL_ERR_OK;
     err = handle(a, &w, r, &why);
@@ -471,11 +408,11 @@ static bool has_room(const struct pl_recommendation *r) {
 
 /* The stage that has the answer, and the first way of a later one as an alternative. */
 static pl_err try_all(struct pl_advice *a, struct pl_recommendation *r, struct pl_diag *d) {
-    for (uint32_t stage = 0; stage < N_STAGES; stage++) {
+    for (uint32_t stage = 0; stage < STAGES; stage++) {
         const uint32_t before = r->n_ways;
         for (size_t i = 0; i < N_WAYS; i++) {
-            if ((uint32_t)ways[i].stage != stage) continue;
-            const bool packs = ways[i].changes & BIT(PACKING);
+            if (stage_of(ways[i]) != stage) continue;
+            const bool packs = ways[i] & BIT(PACKING);
             if (r->n_ways > before && (before || (!packs && has_room(r)))) continue;
             PL_TRY(with_way(a, i, try_way, r, d));
         }
@@ -487,9 +424,9 @@ static pl_err try_all(struct pl_advice *a, struct pl_recommendation *r, struct p
 /* The first stages first, as try_all() does. On a GPU without kernels another GPU runs the first
  * way. */
 static pl_err weigh_all(struct pl_advice *a, struct pl_recommendation *r, struct pl_diag *d) {
-    for (uint32_t stage = 0; stage < N_STAGES; stage++)
+    for (uint32_t stage = 0; stage < STAGES; stage++)
         for (size_t i = 0; i < N_WAYS; i++) {
-            if ((uint32_t)ways[i].stage != stage) continue;
+            if (stage_of(ways[i]) != stage) continue;
             if (r->no_kernels && r->least.price.needed_bytes) return PL_ERR_OK;
             PL_TRY(with_way(a, i, weigh_way, r, d));
         }

@@ -23,7 +23,7 @@
 #define PL_WAY_GAIN 0.02 /* of the time of a token */
 
 struct pl_way {
-    uint32_t changes;  /* rows of the table in recommend.c */
+    uint64_t changes;  /* rows of change_rows.h */
     uint32_t stage;    /* earlier ones are preferred whatever their time */
     struct pl_job job; /* as it is planned; shallow, never finished */
     struct pl_price price;

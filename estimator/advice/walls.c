@@ -15,7 +15,7 @@ static pl_err price_at(const struct axis *x, uint32_t value, struct pl_price *ou
                        struct pl_diag *d) {
     struct pl_variant v;
     pl_variant_of(&v, x->q);
-    PL_TRY(pl_price_put(&v, x->key, value, d));
+    PL_TRY(pl_change_put(&v, x->key, value, d));
     return pl_price_bytes(&v.q, x->t, out, d);
 }
 
@@ -57,7 +57,7 @@ pl_err pl_advice_wall(const struct pl_question *q, enum pl_key_id key, struct pl
                       struct pl_wall *out, struct pl_diag *d) {
     const struct axis x = {q, key, t};
     uint32_t smallest;
-    *out = (struct pl_wall){.key = key, .now = pl_price_get(q, key)};
+    *out = (struct pl_wall){.key = key, .now = pl_change_get(q, key)};
     out->limit = limit_of(q, key, &smallest);
     struct pl_secant s = pl_secant_between(smallest - 1, out->limit + 1,
                                            pl_budget_usable(&q->budget) + q->budget.context_bytes);

@@ -43,15 +43,16 @@ void pl_gate_add_tight(const struct pl_verdict *v, const struct pl_question *q,
 /* The verdict as an error: OK for fits, tight and unknown. */
 pl_err pl_gate_error(const struct pl_verdict *v, const struct pl_question *q, struct pl_diag *d);
 
+#define PL_REMEDY_TEXT 160
 struct pl_remedy {
-    char change[160];     /* "gradient_checkpointing: full" */
+    char change[PL_REMEDY_TEXT]; /* "gradient_checkpointing: full" */
     int64_t saves_bytes;
     uint64_t total_bytes; /* needed with the change */
     uint64_t host_bytes;  /* of host memory that tensors then take */
     enum pl_verdict_kind verdict; /* as it is asked again with the change */
     bool fits;                    /* that, for certain */
 };
-#define PL_MAX_REMEDIES 30
+#define PL_MAX_REMEDIES 32
 /* What would help a question, of which `plan` is the plan. Fitting ones first, each group in order
  * of how little it changes what is learnt. When none fits alone, the last row combines what is
  * needed.

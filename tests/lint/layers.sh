@@ -18,11 +18,12 @@ estimator/ops: estimator/base/ estimator/card/traits.h
 estimator/program/emit: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/ estimator/program/
 estimator/plan: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/ estimator/program/
 estimator/picture: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/
-estimator/gate: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/ estimator/autobatch/
+estimator/search: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/ estimator/autobatch/
+estimator/gate: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/ estimator/autobatch/ estimator/search/
 estimator/autobatch: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/
 estimator/inquiry: estimator/base/ estimator/config/ estimator/find/ estimator/model/ estimator/card/ estimator/plan/ estimator/gate/ estimator/autobatch/ estimator/rule_of_thumb/
 estimator/api: estimator/base/ estimator/config/ estimator/inquiry/
-estimator/advice: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/ estimator/picture/ estimator/gate/ estimator/autobatch/
+estimator/advice: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/ estimator/picture/ estimator/gate/ estimator/autobatch/ estimator/search/
 oom_recovery: estimator/
 runtime/comm: estimator/base/
 runtime/device: estimator/base/ estimator/card/ estimator/ops/ runtime/comm/

@@ -1,0 +1,126 @@
+/* check_change.c - every row of the table of changes, made on every kind of job. */
+#include "estimator/config/job_text.h"
+#include "estimator/search/change.h"
+#include "tests/plan/planning.h"
+#include "tests/support/ask.h"
+
+#include <check.h>
+#include <string.h>
+
+/* Overrides of one job each, which together have every key of the table in force. */
+static const char *const jobs[][4] = {
+    {"mode=full", "batch_size=8", "gradient_checkpointing=none", "loss_chunk_tokens=0"},
+    {"mode=full", "batch_size=1", "full_ft_offload=true", "optimizer=lion"},
+    {"mode=full", "batch_size=4", "optimizer_in_backward=true", "dtype=fp32"},
+    {"mode=lora", "batch_size=8", "lora_modules_to_save=[lm_head]"},
+    {"mode=lora", "batch_size=2", "offload=weights", "adapter_dtype=bf16"},
+    {"mode=lora", "batch_size=2", "devices=2", "rank_order=false"},
+    {"mode=lora", "batch_size=1", "dtype=fp32", "base_dtype=bf16"},
+    {"mode=qlora", "batch_size=auto", "unpack_buffer=64MiB"},
+};
+#define N_JOBS (sizeof jobs / sizeof *jobs)
+
+struct asked {
+    struct pl_job job;
+    struct pl_model m;
+    struct pl_traits traits;
+    struct pl_question q;
+};
+
+static void ask(struct asked *a, size_t i) {
+    uint32_t n = 0;
+    while (n < 4 && jobs[i][n])
+        n++;
+    ck_assert_int_eq(pl_job_parse(&a->job, "job", "{model: x}", 10, jobs[i], n, NULL, NULL),
+                     PL_ERR_OK);
+    a->traits = pl_traits_cpu(2);
+    pl_test_model("Llama-3.1-8B", &a->m);
+    a->q = pl_test_question(&a->job, &a->m, &a->traits, NULL, 0);
+}
+
+static unsigned all_jobs(const struct pl_change *c) {
+    return c->settings | c->ways | c->remedies;
+}
+
+static void key_text(const struct pl_question *q, enum pl_key_id key, char out[160]) {
+    struct pl_text text = PL_TEXT_IN(out, 160);
+    pl_change_write_key(q, key, &text);
+    ck_assert(!text.failed);
+}
+
+/* H1, and what is written is what changed. */
+START_TEST(a_change_that_is_made_alters_its_key_and_is_none_of_the_job_it_made) {
+    bool made[PL_CHANGE_COUNT] = {false};
+    for (size_t i = 0; i < N_JOBS; i++) {
+        struct asked a;
+        ask(&a, i);
+        for (int c = 0; c < PL_CHANGE_COUNT; c++) {
+            const struct pl_change *row = &pl_changes[c];
+            char from[160], to[160];
+            struct pl_variant v, again;
+            pl_variant_of(&v, &a.q);
+            if (row->how == PL_HOW_EVERY_CHOICE ||
+                pl_change_make(row, all_jobs(row), &v) != PL_ERR_OK)
+                continue;
+            key_text(&a.q, row->key, from);
+            key_text(&v.q, row->key, to);
+            made[c] |= strcmp(from, to) != 0;
+            pl_variant_of(&again, &v.q);
+            if (row->how == PL_HOW_SET)
+                ck_assert_msg(pl_change_make(row, all_jobs(row), &again) != PL_ERR_OK, "%s", to);
+        }
+        pl_job_finish(&a.job);
+    }
+    for (int c = 0; c < PL_CHANGE_COUNT; c++)
+        if (pl_changes[c].how != PL_HOW_EVERY_CHOICE)
+            ck_assert_msg(made[c], "row %d (%s) changes no job of this test", c,
+                          pl_changes[c].value);
+}
+END_TEST
+
+START_TEST(a_change_is_none_of_the_jobs_that_its_row_leaves_out) {
+    struct asked a;
+    struct pl_variant v;
+    ask(&a, 0);
+    const struct pl_change *row = &pl_changes[PL_CHANGE_ADAPTER];
+    pl_variant_of(&v, &a.q);
+    ck_assert_int_eq(pl_change_make(row, row->settings, &v), PL_ERR_CONFIG_CONFLICT);
+    a.job.inference = true;
+    row = &pl_changes[PL_CHANGE_OFFLOAD_STATES];
+    pl_variant_of(&v, &a.q);
+    ck_assert_int_eq(pl_change_make(row, row->remedies, &v), PL_ERR_CONFIG_CONFLICT);
+    row = &pl_changes[PL_CHANGE_LENGTH_HALF];
+    ck_assert_int_eq(pl_change_make(row, row->remedies, &v), PL_ERR_OK);
+    pl_job_finish(&a.job);
+}
+END_TEST
+
+START_TEST(remedies_have_places_of_their_own_and_companions_have_none) {
+    for (int i = 0; i < PL_CHANGE_COUNT; i++) {
+        const struct pl_change *row = &pl_changes[i];
+        ck_assert_ptr_nonnull(row->value);
+        ck_assert_msg(all_jobs(row), "row %d is of no job", i);
+        ck_assert_msg(!row->rank || row->remedies, "row %d", i);
+        if (row->also) {
+            ck_assert_int_eq(pl_changes[row->also].rank, 0);
+            ck_assert(pl_changes[row->also].remedies);
+        }
+        for (int k = 0; k < i; k++)
+            ck_assert_msg(!row->rank || pl_changes[k].rank != row->rank, "rows %d and %d", k, i);
+    }
+}
+END_TEST
+
+int main(void) {
+    TCase *tc = tcase_create("change");
+    tcase_add_test(tc, a_change_that_is_made_alters_its_key_and_is_none_of_the_job_it_made);
+    tcase_add_test(tc, a_change_is_none_of_the_jobs_that_its_row_leaves_out);
+    tcase_add_test(tc, remedies_have_places_of_their_own_and_companions_have_none);
+    Suite *s = suite_create("search.change");
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}
