@@ -17,7 +17,6 @@ static void open_job(const struct pl_advice *a, const struct pl_fleet *f, struct
     struct pl_job *job = &r->job;
     *job = *a->q.job;
     job->devices = r->devices;
-    job->rank = r->devices - 1;
     job->sharding = r->sharding;
     job->given[PL_KEY_devices] = job->given[PL_KEY_sharding] = r->devices > 1;
     job->given[PL_KEY_mode] = job->given[PL_KEY_max_seq_length] = true;
@@ -42,6 +41,7 @@ static void question_of(const struct pl_advice *a, const struct pl_job *job, uin
                         struct pl_variant *v) {
     struct pl_question q = a->q;
     pl_question_open(&q, job, a->q.model);
+    q = pl_question_of_last(&q);
     pl_budget_predict_comm(&q.budget, pl_job_ranks(job));
     pl_variant_of(v, &q);
     v->job.batch_size = v->q.batch_size = batch;
@@ -116,7 +116,7 @@ static pl_err measure_ranks(struct pl_advice *a, struct pl_fleet_row *r, struct 
     struct pl_variant v;
     PL_TRY(decide(a, &r->job, r->batch_size, &v, d));
     for (uint32_t rank = 0; rank + 1 < r->devices; rank++) {
-        v.job.rank = rank;
+        v.q.rank = rank;
         PL_TRY(pl_question_measure(&v.q, &a->trials.held, d));
         const struct pl_verdict judged = pl_gate_judge(a->trials.held.plan, &v.q);
         if (judged.needed_bytes <= r->needed_bytes) continue;
@@ -135,7 +135,7 @@ static pl_err time_of_one(struct pl_advice *a, const struct pl_fleet *f, struct 
     const struct pl_speed speed = speed_of(a);
     question_of(a, &r->job, r->batch_size, &v);
     v.job.devices = 1;
-    v.job.rank = 0;
+    v.q.rank = 0;
     pl_err err = pl_question_sketch(&v.q, &held, d);
     if (err == PL_ERR_OK) {
         const double batches = pl_job_accumulation(&v.job, r->batch_size);

@@ -163,7 +163,6 @@ struct pl_job {
     bool unread[PL_KEY_COUNT]; /* a value was given and refused; never set in a job that was read */
     struct pl_place place[PL_KEY_COUNT];
     char *path; /* path of the YAML file, NULL if the job came from flags alone */
-    uint32_t rank;  /* not a key: the rank among `devices` that the job is planned and run for */
     uint32_t auto_samples; /* not a key: samples of a step whose size no key gives, computed from
                             * the rows. 0: not decided (pl_job_step_samples); PL_UNSET_U32: a step
                             * is made of micro-batches, however many samples they hold */

@@ -67,7 +67,7 @@ void pl_estimate_report(const struct pl_estimate *e, const char *notes, struct p
 /* The report as one object. NULL when out of memory. */
 json_t *pl_estimate_json(const struct pl_estimate *e, const char *notes);
 /* estimate_ranks.c: the bill of every rank, each read off a plan of its own; nothing where the job
- * has one. The estimate itself is that of q->job->rank. */
+ * has one. The estimate itself is that of q->rank. */
 pl_err pl_estimate_bill_ranks(struct pl_estimate *e, struct pl_diag *d);
 void pl_estimate_ranks_text(const struct pl_estimate *e, struct pl_text *out);
 /* [{rank, needed_bytes, arena_bytes, comm_bytes, ledger}]; NULL: out of memory. */

@@ -18,12 +18,12 @@ static void take_bill(const struct pl_estimate *e, const struct pl_plan *plan,
 static pl_err bill_rank(struct pl_estimate *e, uint32_t rank, struct pl_planned *held,
                         struct pl_diag *d) {
     struct pl_variant v;
-    if (rank == e->q->job->rank) {
+    if (rank == e->q->rank) {
         take_bill(e, e->planned.plan, &e->ranks[rank]);
         return PL_ERR_OK;
     }
     pl_variant_of(&v, e->q);
-    v.job.rank = rank;
+    v.q.rank = rank;
     PL_TRY(pl_question_measure(&v.q, held, d));
     take_bill(e, held->plan, &e->ranks[rank]);
     return PL_ERR_OK;
@@ -55,7 +55,7 @@ void pl_estimate_ranks_text(const struct pl_estimate *e, struct pl_text *out) {
     char bytes[PL_BYTES_TEXT];
     if (!e->n_ranks) return;
     pl_text_addf(out, "  ranks: %u, sharding: %s; shown is rank %u\n", e->n_ranks,
-                 sharding_names[e->planned.program->shape.sharding], e->q->job->rank);
+                 sharding_names[e->planned.program->shape.sharding], e->q->rank);
     for (uint32_t r = 0, end; r < e->n_ranks; r = end) {
         const uint64_t needed = e->ranks[r].needed_bytes;
         for (end = r + 1; end < e->n_ranks && e->ranks[end].needed_bytes == needed; end++)

@@ -57,12 +57,11 @@ pl_err pl_inquiry_aim(struct pl_inquiry *i, const char *gpu, struct pl_diag *d) 
     return PL_ERR_OK;
 }
 
-/* Of several ranks the last is planned: it has as many blocks of every tensor as any (shard.h). */
 void pl_inquiry_open(struct pl_inquiry *i) {
     const struct pl_job *job = &i->job;
-    i->job.rank = pl_job_ranks(job) - 1;
     struct pl_budget *b = &i->q.budget;
     pl_question_open(&i->q, job, &i->model);
+    i->q = pl_question_of_last(&i->q);
     if (i->q.traits.backend == PL_BACKEND_CUDA && !job->inference)
         pl_budget_predict_comm(b, pl_job_ranks(job));
     if (job->vram_budget != PL_AUTO_BYTES) {

@@ -26,6 +26,12 @@ struct pl_question pl_question_of(const struct pl_job *job, const struct pl_mode
     return q;
 }
 
+struct pl_question pl_question_of_last(const struct pl_question *q) {
+    struct pl_question last = *q;
+    last.rank = pl_job_ranks(q->job) - 1;
+    return last;
+}
+
 uint32_t pl_question_level(const struct pl_question *q) {
     const uint32_t own = q->job->gradient_checkpointing;
     return own == PL_RECOMPUTE_AUTO ? q->recompute : own;
@@ -51,8 +57,7 @@ static bool may_be_one(const struct pl_job *job) {
 
 bool pl_question_may_let_go(const struct pl_question *q) {
     const struct pl_job *job = q->job;
-    const bool one =
-        !pl_job_may_cut_step(job) && pl_job_accumulation(job, q->batch_size) <= 1;
+    const bool one = !pl_job_may_cut_step(job) && pl_job_accumulation(job, q->batch_size) <= 1;
     return job->mode == PL_MODE_FULL && !job->inference && (one || may_be_one(job)) &&
            pl_job_offload(job) == PL_OFFLOAD_NONE && !pl_job_is_of_ranks(job);
 }
@@ -100,19 +105,20 @@ uint32_t pl_question_most_samples(const struct pl_question *q) {
     return (uint32_t)pl_u64_max(1, pl_question_most_tokens(q) / q->job->max_seq_length);
 }
 
+struct pl_decided pl_question_decided(const struct pl_question *q) {
+    return (struct pl_decided){.are = true,
+                               .one_micro_batch = lets_go(q) && may_be_one(q->job),
+                               .batch_size = q->batch_size,
+                               .gradient_checkpointing = pl_question_level(q),
+                               .loss_chunk_tokens = pl_question_chunk(q),
+                               .optimizer_in_backward = pl_question_in_backward(q),
+                               .mlp_chunk_tokens = pl_question_mlp_chunk(q),
+                               .unpack_buffer = pl_question_unpack(q)};
+}
+
 void pl_question_settle(const struct pl_question *q, struct pl_job *job) {
-    const bool one = lets_go(q) && may_be_one(job);
-    job->gradient_checkpointing = pl_question_level(q);
-    job->loss_chunk_tokens = pl_question_chunk(q);
-    job->optimizer_in_backward = pl_question_in_backward(q);
-    job->mlp_chunk_tokens = pl_question_mlp_chunk(q);
-    job->unpack_buffer = pl_question_unpack(q);
-    if (job->batch_size != PL_AUTO) return;
-    if (pl_job_has_open_step(job) && !one && pl_job_step_samples(job)) {
-        job->global_batch_size = pl_job_step_samples(job);
-        job->gradient_accumulation_steps = PL_UNSET_U32; /* it follows */
-    }
-    job->batch_size = q->batch_size;
+    const struct pl_decided decided = pl_question_decided(q);
+    pl_job_settle(job, &decided);
 }
 
 pl_err pl_question_shape(const struct pl_question *q, struct pl_job_shape *out, struct pl_diag *d) {
@@ -121,6 +127,7 @@ pl_err pl_question_shape(const struct pl_question *q, struct pl_job_shape *out, 
     if (lets_go(q) && may_be_one(&job)) job.batch_size = q->batch_size;
     PL_TRY(pl_job_shape_init(&job, q->model, &q->traits, q->batch_size, out, d));
     out->recompute = level == PL_RECOMPUTE_AUTO ? PL_RECOMPUTE_FULL : level;
+    out->rank = out->ranks > 1 ? q->rank : 0;
     out->loss_chunk_tokens = pl_question_chunk(q);
     if (lets_go(q)) out->gradients = PL_GRADIENTS_OF_UPDATE;
     const uint32_t mlp = pl_question_mlp_chunk(q);

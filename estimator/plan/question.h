@@ -16,6 +16,7 @@
 #define PL_ESTIMATOR_PLAN_QUESTION_H
 
 #include "estimator/card/budget.h"
+#include "estimator/config/spec.h"
 #include "estimator/plan/planned.h"
 
 struct pl_question {
@@ -24,6 +25,7 @@ struct pl_question {
     struct pl_traits traits;
     struct pl_budget budget;
     const char *card; /* name of the GPU that is asked about; NULL: none was named */
+    uint32_t rank; /* which of the ranks of the job is planned; no other than 0 where it has one */
     /* decided */
     uint32_t batch_size;        /* what the plan is for */
     uint32_t recommended;       /* the largest that fits; 0: none, not searched, or no budget */
@@ -38,8 +40,8 @@ struct pl_question {
                                  * a micro-batch of over PL_UNPACK_TOKENS tokens */
 };
 
-/* Nothing is decided; the batch is the job's own, 1 where that is open. Traits, budget and card
- * stay as they are. */
+/* Nothing is decided; the batch is the job's own, 1 where that is open. Traits, budget,
+ * card and rank stay as they are. */
 void pl_question_open(struct pl_question *q, const struct pl_job *job, const struct pl_model *m);
 /* The same, with all of them. NULL budget: none. */
 struct pl_question pl_question_of(const struct pl_job *job, const struct pl_model *m,
@@ -48,6 +50,10 @@ struct pl_question pl_question_of(const struct pl_job *job, const struct pl_mode
 /* With more, copies of 4-bit matrices are little of the peak, and panels in every chunk of the MLP
  * would make endless programs. */
 #define PL_UNPACK_TOKENS 4096
+/* The same about the last rank, which has as many blocks of every tensor as any (shard.h). What is
+ * open is decided for it by every rank, and where there is only one as yet: so all decide the
+ * same. */
+struct pl_question pl_question_of_last(const struct pl_question *q);
 /* The job's own value, else what was decided; AUTO: neither. */
 uint32_t pl_question_level(const struct pl_question *q);
 uint32_t pl_question_chunk(const struct pl_question *q);
@@ -64,8 +70,9 @@ uint64_t pl_question_unpack(const struct pl_question *q);
  * mlp_chunk_tokens at most. */
 uint64_t pl_question_most_tokens(const struct pl_question *q);
 uint32_t pl_question_most_samples(const struct pl_question *q); /* in so many tokens; at least 1 */
-/* Writes what was decided into a job with the same open keys: batch_size included, and
- * global_batch_size where no key sizes the step. */
+/* What was decided, as values of the keys; the job's own where it has set them. */
+struct pl_decided pl_question_decided(const struct pl_question *q);
+/* Writes it into a job with the same open keys (spec.h). */
 void pl_question_settle(const struct pl_question *q, struct pl_job *job);
 
 pl_err pl_question_shape(const struct pl_question *q, struct pl_job_shape *out, struct pl_diag *d);

@@ -216,7 +216,7 @@ struct pl_job_shape {
     bool folds_gradients;       /* those in bf16, of several micro-batches a step, too */
 };
 /* Fills a shape from a job; batch_size as given (auto already decided). `accumulation` decides
- * gradient_dtype auto; master_weights auto is true. */
+ * gradient_dtype auto; master_weights auto is true. The rank is 0. */
 pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
                          const struct pl_traits *traits, uint32_t batch_size,
                          struct pl_job_shape *out, struct pl_diag *d);

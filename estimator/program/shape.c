@@ -284,7 +284,6 @@ static void choose_masters(const struct pl_job *job, struct pl_job_shape *s) {
 /* Under `auto` ranks hold parts of all that they can, but for weights. */
 static void choose_ranks(const struct pl_job *job, struct pl_job_shape *s) {
     s->ranks = job->inference ? 1 : pl_job_ranks(job);
-    s->rank = s->ranks > 1 ? job->rank : 0;
     s->sharding = PL_SHARDING_NONE;
     if (s->ranks > 1) s->sharding = job->sharding;
     s->rank_order = !job->inference && pl_job_orders_ranks(job);

@@ -1,9 +1,8 @@
 #include "runtime/admit/adapter_job.h"
 
 #include "estimator/config/job_text.h"
-#include "runtime/checkpoint/adapter_config.h"
-
 #include "estimator/config/scalar.h"
+#include "runtime/checkpoint/adapter_config.h"
 
 static pl_err take_list(struct pl_job *job, const char *key, struct pl_text *text,
                         struct pl_diag *d) {
@@ -40,6 +39,7 @@ static pl_err take_choice(struct pl_job *job, const struct pl_adapter_config *c,
                           const struct pl_model *m, struct pl_diag *d) {
     struct pl_targets found;
     PL_TRY(pl_adapter_config_targets(c, m, &found, d));
+    PL_TRY(pl_job_defaults(job, d));
     PL_TRY(take_names(job, "lora_target_modules", &c->choice.modules, d));
     PL_TRY(take_names(job, "lora_exclude_modules", &c->choice.excluded, d));
     PL_TRY(take_names(job, "layers_pattern", &c->choice.lists, d));
@@ -47,17 +47,16 @@ static pl_err take_choice(struct pl_job *job, const struct pl_adapter_config *c,
     return take_layers(job, &c->choice, m, d);
 }
 
-pl_err pl_adapter_job_fill(struct pl_job *job, const struct pl_model *m, const char *dir,
-                           struct pl_diag *d) {
+pl_err pl_adapter_job_read(struct pl_job *names, const struct pl_model *m, const char *dir,
+                           struct pl_adapter_facts *out, struct pl_diag *d) {
     struct pl_adapter_config c = {0};
     PL_TRY(pl_adapter_config_read(&c, dir, d));
-    if (!pl_mode_adapts(job->mode)) job->mode = PL_MODE_LORA;
-    job->lora_r = (uint32_t)c.r;
-    job->lora_alpha = c.alpha;
-    job->use_rslora = c.use_rslora;
-    job->lora_dropout = 0;
-    job->freeze_layers = 0;
-    pl_err err = take_choice(job, &c, m, d);
+    *out = (struct pl_adapter_facts){.are = true,
+                                     .r = (uint32_t)c.r,
+                                     .alpha = c.alpha,
+                                     .use_rslora = c.use_rslora,
+                                     .names = names};
+    pl_err err = take_choice(names, &c, m, d);
     pl_adapter_config_finish(&c);
     return err;
 }

@@ -1,17 +1,19 @@
 /* adapter_job.h - the settings of a job that an adapter on disk decides.
  *
- * In: a PEFT directory.  Out: lora_* and freeze_layers of a job.  Needs: config, model, checkpoint.
- * Use: pl_adapter_job_fill(&job, &model, "output/lora", &d); */
+ * In: a PEFT directory.  Out: facts for spec.h: rank, scale, modules and the lowest layer as
+ * adapter_config.json has them.  Needs: config, model, checkpoint.
+ * Use: struct pl_job names = {0};
+ *      pl_adapter_job_read(&names, &model, "output/lora", &spec.facts.adapter, &d);
+ *      ... pl_job_finish(&names); */
 #ifndef PL_RUNTIME_ADMIT_ADAPTER_JOB_H
 #define PL_RUNTIME_ADMIT_ADAPTER_JOB_H
 
-#include "estimator/config/job.h"
+#include "estimator/config/spec.h"
 #include "estimator/model/model.h"
 
-/* Sets `mode: lora` but where it is qlora, and rank, scale, modules and the lowest layer as
- * adapter_config.json has them.
- * CHECKPOINT_MISMATCH: it names modules by a pattern, or layers other than the last ones. */
-pl_err pl_adapter_job_fill(struct pl_job *job, const struct pl_model *m, const char *dir,
-                           struct pl_diag *d);
+/* *names: {0} before; holds the lists that *out borrows, and is the caller's to finish always.
+ * CHECKPOINT_MISMATCH: the file names modules by a pattern, or layers other than the last ones. */
+pl_err pl_adapter_job_read(struct pl_job *names, const struct pl_model *m, const char *dir,
+                           struct pl_adapter_facts *out, struct pl_diag *d);
 
 #endif

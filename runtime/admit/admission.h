@@ -5,6 +5,7 @@
 #define PL_RUNTIME_ADMIT_ADMISSION_H
 
 #include "estimator/autobatch/decide.h"
+#include "estimator/config/spec.h"
 #include "estimator/gate/estimate.h"
 #include "estimator/gate/gate.h"
 #include "runtime/admit/context.h"
@@ -24,14 +25,16 @@ struct pl_admission {
     struct pl_progress *progress;   /* nullable: shows how far the data are read */
     const struct pl_teller *teller; /* nullable: hears which ranks are late */
     const struct pl_world *world;   /* nullable: this process is alone */
+    uint32_t devices;               /* what `devices: auto` is; 0: not decided */
 };
 
 struct pl_preflight {
-    bool host_fault;       /* debug_inject: host_oom@alloc, armed until pl_preflight_finish */
-    struct pl_job *job;    /* borrowed; autos are decided in place */
-    struct pl_job asked;   /* shallow: as it was before any of them was decided, for anew.h */
-    struct pl_world world; /* size 0 and 1: alone */
-    struct pl_comm *comm;  /* to the other ranks, until the session has it; NULL: alone */
+    bool host_fault;             /* debug_inject: host_oom@alloc, armed until pl_preflight_finish */
+    struct pl_spec spec;         /* of the run */
+    const struct pl_job *job;    /* as it runs: that of `spec` */
+    struct pl_job adapter_names; /* what the facts of the adapter borrow; {0}: nothing */
+    struct pl_world world;       /* size 0 and 1: alone */
+    struct pl_comm *comm;        /* to the other ranks, until the session has it; NULL: alone */
     struct pl_model model;
     char *model_dir;   /* directory of the weights; NULL: init: random, or none is here */
     bool in_hub_cache; /* model_dir is a snapshot of the hub cache */

@@ -14,8 +14,7 @@ pl_err pl_agreed_meet(struct pl_preflight *pf, const struct pl_teller *teller, s
     return pl_comm_meet(&pf->comm, &pf->world, pf->job->comm_timeout_seconds, teller, d);
 }
 
-pl_err pl_agreed_budget(struct pl_preflight *pf, struct pl_diag *d) {
-    struct pl_budget *b = &pf->q.budget;
+pl_err pl_agreed_budget(struct pl_preflight *pf, struct pl_budget *b, struct pl_diag *d) {
     const uint64_t mine = pl_budget_usable(b);
     uint64_t all[PL_RANKS_MAX];
     uint32_t least = 0;
@@ -34,14 +33,15 @@ pl_err pl_agreed_budget(struct pl_preflight *pf, struct pl_diag *d) {
 
 /* Each choice divides all that those before it do, and more. What one rank alone was told stays its
  * own, and is refused later. */
-pl_err pl_agreed_sharding(struct pl_preflight *pf, bool open, struct pl_diag *d) {
-    const uint32_t mine = open ? pf->job->sharding : PL_SHARDING_AUTO;
+pl_err pl_agreed_sharding(struct pl_preflight *pf, bool open, uint32_t *sharding,
+                          struct pl_diag *d) {
+    const uint32_t mine = open ? *sharding : PL_SHARDING_AUTO;
     uint32_t all[PL_RANKS_MAX], most = mine;
     if (!pf->comm) return PL_ERR_OK;
     PL_TRY(pl_comm_agree(pf->comm, &mine, sizeof mine, all, d));
     for (uint32_t r = 0; r < pf->world.size; r++)
         if (all[r] > most) most = all[r];
-    if (open) pf->job->sharding = most;
+    if (open) *sharding = most;
     return PL_ERR_OK;
 }
 
@@ -80,8 +80,7 @@ static bool is_smaller(const struct decision *a, const struct decision *b) {
 /* Ranks that leave different keys open are refused later. What was decided of a key that the job
  * has set counts for nothing (Q2 of question.h); the batch size is what the plan is for in any
  * case. */
-pl_err pl_agreed_decision(struct pl_preflight *pf, struct pl_diag *d) {
-    struct pl_question *q = &pf->q;
+pl_err pl_agreed_decision(struct pl_preflight *pf, struct pl_question *q, struct pl_diag *d) {
     struct decision mine, all[PL_RANKS_MAX];
     uint32_t least = 0;
     if (!pf->comm) return PL_ERR_OK;
@@ -91,7 +90,7 @@ pl_err pl_agreed_decision(struct pl_preflight *pf, struct pl_diag *d) {
         if (all[r].open != mine.open) return PL_ERR_OK;
         if (is_smaller(&all[r], &all[least])) least = r;
     }
-    if (pf->job->batch_size == PL_AUTO) q->batch_size = all[least].batch_size;
+    if (q->job->batch_size == PL_AUTO) q->batch_size = all[least].batch_size;
     q->recompute = all[least].recompute;
     q->loss_chunk_tokens = all[least].loss_chunk_tokens;
     q->mlp_chunk_tokens = all[least].mlp_chunk_tokens;

@@ -9,9 +9,9 @@
  *       to other decisions nevertheless, the one with the smallest micro-batch counts; of several
  *       of them the one that takes the fewest bytes
  *   G3  a rank that is alone changes nothing
- * Use: pl_agreed_meet(pf, how->teller, &d); ... pl_agreed_budget(pf, &d); ...
- *      pl_agreed_sharding(pf, open, &d); ... pl_agreed_decision(pf, &d); ... pl_session_open takes
- *      pf->comm over. */
+ * Use: pl_agreed_meet(pf, how->teller, &d); ... pl_agreed_budget(pf, &b, &d); ...
+ *      pl_agreed_sharding(pf, open, &sharding, &d); ... pl_agreed_decision(pf, &q, &d); ...
+ *      pl_session_open takes pf->comm over. */
 #ifndef PL_RUNTIME_ADMIT_AGREED_H
 #define PL_RUNTIME_ADMIT_AGREED_H
 
@@ -20,11 +20,12 @@
 /* Connects to the other ranks; teller (nullable) hears which are late. COMM_INIT; of all of these
  * COMM_PEER_LOST. */
 pl_err pl_agreed_meet(struct pl_preflight *pf, const struct pl_teller *teller, struct pl_diag *d);
-/* pf->q.budget becomes as small as that of the rank that has the least. */
-pl_err pl_agreed_budget(struct pl_preflight *pf, struct pl_diag *d);
-/* job->sharding; open: it was `auto`. */
-pl_err pl_agreed_sharding(struct pl_preflight *pf, bool open, struct pl_diag *d);
-/* Micro-batch, level and chunks of pf->q, where the job leaves them open. */
-pl_err pl_agreed_decision(struct pl_preflight *pf, struct pl_diag *d);
+/* *b becomes as small as that of the rank that has the least. */
+pl_err pl_agreed_budget(struct pl_preflight *pf, struct pl_budget *b, struct pl_diag *d);
+/* open: *sharding was decided by this rank, and becomes that of all. */
+pl_err pl_agreed_sharding(struct pl_preflight *pf, bool open, uint32_t *sharding,
+                          struct pl_diag *d);
+/* Micro-batch, level and chunks of *q, where its job leaves them open. */
+pl_err pl_agreed_decision(struct pl_preflight *pf, struct pl_question *q, struct pl_diag *d);
 
 #endif

@@ -14,7 +14,7 @@
 #include "runtime/admit/admission.h"
 
 struct pl_anew {
-    struct pl_job job; /* shallow: as it was asked for, with the smaller micro-batch */
+    struct pl_spec spec; /* with the smaller micro-batch */
     struct pl_question q;
     struct pl_planned planned; /* {0}: `same` */
     bool same;                 /* the plan is `known` */

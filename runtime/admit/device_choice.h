@@ -1,32 +1,32 @@
 /* device_choice.h - which device a job runs on and what it may use there, before it is opened.
  *
- * In: a job, and which rank asks.  Out: traits and budget.
+ * In: a job, and which rank asks.  Out: the device, traits and budget.
  * Needs: estimator/card, comm, nvml.h, context.h.
- * Use: pl_device_decide(&job, &world, &gpu, &d);
- *      pl_device_budget(&job, &world, &gpu, &traits, &budget, &context); */
+ * Use: pl_device_decide(&spec.job, &world, &spec.facts.device, &gpu, &d); pl_resolve(&spec);
+ *      pl_device_budget(&spec, &world, &gpu, &traits, &budget, &context); */
 #ifndef PL_RUNTIME_ADMIT_DEVICE_CHOICE_H
 #define PL_RUNTIME_ADMIT_DEVICE_CHOICE_H
 
 #include "estimator/card/budget.h"
 #include "estimator/card/traits.h"
-#include "estimator/config/job.h"
+#include "estimator/config/spec.h"
 #include "runtime/admit/context.h"
 #include "runtime/comm/comm.h"
 
-/* Decides `device: auto` in *job and asks NVML about a GPU; *gpu stays {0} on the CPU. No CUDA call
- * is made. world: nullable, this process is alone. Of several ranks each takes the GPU of its
- * number on the machine, or all of them the CPU where no GPU answers. NO_DEVICE: the GPU that the
- * job names cannot be used, or the machine has fewer GPUs than ranks. */
-pl_err pl_device_decide(struct pl_job *job, const struct pl_world *world, struct pl_gpu *gpu,
-                        struct pl_diag *d);
+/* *device: that of the job, with `auto` decided. Asks NVML about a GPU; *gpu is {0} on the CPU. No
+ * CUDA call is made. world: nullable, this process is alone. Of several ranks each takes the GPU of
+ * its number on the machine, or all of them the CPU where no GPU answers. NO_DEVICE: the GPU that
+ * the job names cannot be used, or the machine has fewer GPUs than ranks. */
+pl_err pl_device_decide(const struct pl_job *job, const struct pl_world *world, uint32_t *device,
+                        struct pl_gpu *gpu, struct pl_diag *d);
 /* The GPUs of this machine that kernels run on, from the first to the first that is none, up to
  * `most`; 0 where the build has no CUDA. */
 uint32_t pl_device_count(uint32_t most);
 /* Traits and budget of the device that was decided. The budget of a GPU is what is free on it, or
  * less where vram_budget asks for less; on the CPU it is what the process may still take, divided
- * by the ranks of the machine (world: nullable).
- * job->vram_budget and vram_margin are decided in place. */
-void pl_device_budget(struct pl_job *job, const struct pl_world *world, const struct pl_gpu *gpu,
+ * by the ranks of the machine (world: nullable). threads, vram_budget and vram_margin become facts
+ * of the specification. */
+void pl_device_budget(struct pl_spec *spec, const struct pl_world *world, const struct pl_gpu *gpu,
                       struct pl_traits *traits, struct pl_budget *budget,
                       struct pl_context *context);
 

@@ -12,13 +12,14 @@ static pl_err refuse_count(const struct pl_job *job, const struct pl_world *worl
     return err;
 }
 
-pl_err pl_ranks_join(struct pl_job *job, const struct pl_world *world, struct pl_diag *d) {
+pl_err pl_ranks_join(struct pl_spec *spec, const struct pl_world *world, struct pl_diag *d) {
+    const struct pl_job *job = &spec->job;
     if (world->size == 1) return PL_ERR_OK;
     if (job->given[PL_KEY_devices] && job->devices != PL_AUTO && job->devices != world->size)
         return refuse_count(job, world, d);
-    job->devices = world->size;
-    job->rank = world->rank;
-    /* One that the job names is for one rank; what `auto` is device_choice.h decides. */
-    if (job->device == PL_DEVICE_CUDA) job->device = PL_DEVICE_CUDA_AT + world->local_rank;
+    spec->facts.are_ranks = true;
+    spec->facts.devices = world->size;
+    spec->facts.local_rank = world->local_rank;
+    pl_resolve(spec);
     return pl_job_validate(job, d);
 }

@@ -5,12 +5,12 @@
 #ifndef PL_RUNTIME_ADMIT_JOIN_H
 #define PL_RUNTIME_ADMIT_JOIN_H
 
-#include "estimator/config/job.h"
+#include "estimator/config/spec.h"
 #include "runtime/comm/comm.h"
 
 /* The job's devices become the ranks that were started, its device one that no other rank of this
  * machine has. COMM_INIT: another number of ranks was started than `devices` asks for.
  * CONFIG_CONFLICT: it asks for what several ranks cannot have. */
-pl_err pl_ranks_join(struct pl_job *job, const struct pl_world *world, struct pl_diag *d);
+pl_err pl_ranks_join(struct pl_spec *spec, const struct pl_world *world, struct pl_diag *d);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "estimator/base/alloc.h"
 #include "estimator/config/debug_fault.h"
+#include "estimator/config/job_text.h"
 #include "estimator/config/job_values.h"
 #include "estimator/config/validate.h"
 #include "estimator/find/find.h"
@@ -23,21 +24,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-pl_err pl_preflight_read_data(struct pl_preflight *pf, struct pl_job *job,
+/* A job of which nothing is decided. */
+static void begin(struct pl_preflight *pf, const struct pl_job *job) {
+    *pf = (struct pl_preflight){.job = &pf->spec.job,
+                                .base_was_auto = job->base_dtype == PL_BASE_AUTO};
+    pl_spec_init(&pf->spec, job);
+}
+
+pl_err pl_preflight_read_data(struct pl_preflight *pf, const struct pl_job *job,
                               struct pl_progress *progress, struct pl_diag *d) {
-    *pf = (struct pl_preflight){.job = job};
+    begin(pf, job);
     PL_TRY(pl_job_require_training(job, d));
     PL_TRY(pl_preflight_find_model(pf, d));
     PL_TRY(pl_preflight_tokenizer(pf, d));
     return pl_preflight_data(pf, progress, d);
 }
 
-pl_err pl_preflight_count_ranks(struct pl_job *job, struct pl_text *notes, struct pl_diag *d) {
-    struct pl_preflight pf = {.job = job};
+pl_err pl_preflight_count_ranks(const struct pl_job *job, uint32_t *devices, struct pl_text *notes,
+                                struct pl_diag *d) {
+    struct pl_preflight pf;
+    *devices = pl_job_ranks(job);
     if (job->devices != PL_AUTO) return PL_ERR_OK;
+    begin(&pf, job);
     pl_err err = pl_job_require_training(job, d);
     if (err == PL_ERR_OK) err = pl_preflight_find_model(&pf, d);
-    if (err == PL_ERR_OK) err = pl_rank_count_decide(job, &pf.model, notes, d);
+    if (err == PL_ERR_OK) err = pl_rank_count_decide(job, &pf.model, devices, notes, d);
     pl_preflight_finish(&pf);
     return err;
 }
@@ -72,17 +83,28 @@ static pl_err record(struct pl_preflight *pf, const struct pl_admission *how, st
     return how->makes_output ? pl_output_dir_identify(pf, d) : PL_ERR_OK;
 }
 
+/* Which device, and what it has. */
+static pl_err find_device(struct pl_preflight *pf, const struct pl_world *world,
+                          struct pl_diag *d) {
+    pl_err err = pl_device_decide(pf->job, world, &pf->spec.facts.device, &pf->gpu, d);
+    pl_resolve(&pf->spec);
+    PL_TRY(err);
+    if (!pf->job->inference) PL_TRY(pl_job_check_comm(pf->job, d));
+    pl_device_budget(&pf->spec, world, &pf->gpu, &pf->q.traits, &pf->q.budget, &pf->context);
+    return PL_ERR_OK;
+}
+
 static pl_err admit(struct pl_preflight *pf, const struct pl_admission *how, struct pl_diag *d) {
-    struct pl_job *job = pf->job;
+    const struct pl_job *job = pf->job;
     PL_TRY(pl_job_require_training(job, d));
-    if (how->world) PL_TRY(pl_ranks_join(job, how->world, d));
+    if (job->devices == PL_AUTO) pf->spec.facts.devices = how->devices;
+    pl_resolve(&pf->spec);
+    if (how->world) PL_TRY(pl_ranks_join(&pf->spec, how->world, d));
     PL_TRY(pl_agreed_meet(pf, how->teller, d));
     PL_TRY(pl_preflight_find_model(pf, d));
     PL_TRY(check_merging(pf, d));
-    PL_TRY(pl_device_decide(job, how->world, &pf->gpu, d));
-    PL_TRY(pl_job_check_comm(job, d));
-    pl_device_budget(job, how->world, &pf->gpu, &pf->q.traits, &pf->q.budget, &pf->context);
-    PL_TRY(pl_agreed_budget(pf, d));
+    PL_TRY(find_device(pf, how->world, d));
+    PL_TRY(pl_agreed_budget(pf, &pf->q.budget, d));
     PL_TRY(pl_preflight_find_resume(pf, d));
     PL_TRY(pl_preflight_size(pf, d));
     if (pf->world.rank == 0) PL_TRY(pl_output_dir_take(pf, how->makes_output, d));
@@ -93,9 +115,9 @@ static pl_err admit(struct pl_preflight *pf, const struct pl_admission *how, str
     return pl_disk_note(pf, d);
 }
 
-pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job,
+pl_err pl_preflight_init(struct pl_preflight *pf, const struct pl_job *job,
                          const struct pl_admission *how, struct pl_diag *d) {
-    *pf = (struct pl_preflight){.job = job, .base_was_auto = job->base_dtype == PL_BASE_AUTO};
+    begin(pf, job);
     if (how->world) pf->world = *how->world;
     arm_host_fault(pf);
     pl_err err = admit(pf, how, d);
@@ -103,33 +125,31 @@ pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job,
     return err;
 }
 
-static void take_stored_dtype(struct pl_preflight *pf) {
-    if (pf->job->given[PL_KEY_dtype]) return;
-    bool wide = strcmp(pf->model.torch_dtype, "float32") == 0;
-    pf->job->dtype = wide ? PL_JOB_DTYPE_FP32 : PL_JOB_DTYPE_BF16;
-}
-
 static pl_err take_adapter(struct pl_preflight *pf, struct pl_diag *d) {
     char *path;
     PL_TRY(pl_find_adapter(pf->job, &path, d));
-    pl_err err = path ? pl_adapter_job_fill(pf->job, &pf->model, path, d) : PL_ERR_OK;
+    pl_err err =
+        path ? pl_adapter_job_read(&pf->adapter_names, &pf->model, path, &pf->spec.facts.adapter, d)
+             : PL_ERR_OK;
     free(path);
     return err;
 }
 
-pl_err pl_preflight_init_generate(struct pl_preflight *pf, struct pl_job *job, struct pl_diag *d) {
-    *pf = (struct pl_preflight){.job = job, .base_was_auto = job->base_dtype == PL_BASE_AUTO};
+pl_err pl_preflight_init_generate(struct pl_preflight *pf, const struct pl_job *job,
+                                  struct pl_diag *d) {
+    struct pl_job_facts *facts = &pf->spec.facts;
+    begin(pf, job);
     arm_host_fault(pf);
-    job->inference = true;
-    job->oom_recovery = false; /* there is no smaller batch of the same prompts */
+    facts->generates = true;
+    pl_resolve(&pf->spec);
     pf->global_batch = job->batch_size;
     PL_TRY(pl_preflight_find_model(pf, d));
     PL_TRY(pl_generation_config_take(pf->config_path, &pf->model, &pf->notes, d));
-    take_stored_dtype(pf);
+    facts->is_stored_wide = strcmp(pf->model.torch_dtype, "float32") == 0;
     PL_TRY(take_adapter(pf, d));
-    PL_TRY(pl_device_decide(job, NULL, &pf->gpu, d));
-    pl_device_budget(job, NULL, &pf->gpu, &pf->q.traits, &pf->q.budget, &pf->context);
-    pl_question_open(&pf->q, job, &pf->model);
+    pl_resolve(&pf->spec);
+    PL_TRY(find_device(pf, NULL, d));
+    pl_question_open(&pf->q, pf->job, &pf->model);
     PL_TRY(pl_preflight_plan(pf, d));
     return pl_preflight_weights(pf, true, d);
 }
@@ -146,6 +166,7 @@ void pl_preflight_finish(struct pl_preflight *pf) {
     pl_holdout_finish(&pf->left_out);
     pl_cut_finish(&pf->cut);
     pl_text_finish(&pf->notes);
+    pl_job_finish(&pf->adapter_names);
     free(pf->model_dir);
     free(pf->config_path);
     free(pf->resume_path);

@@ -57,13 +57,12 @@ out:
     return err;
 }
 
-/* The day that chats were rendered on: written back before other data is opened, so that it shows
- * the same, on a run over midnight as well. */
-static pl_err record_chat(struct pl_job *job, const struct pl_data *data, struct pl_diag *d) {
-    char day[PL_DAY_TEXT];
-    if (job->chat_date || !pl_data_chat_date(data, day)[0]) return PL_ERR_OK;
-    job->chat_date = pl_strdup(day);
-    return job->chat_date ? PL_ERR_OK : pl_host_oom(d, "the day of chats");
+/* The day that chats were rendered on: known before other data is opened, so that it shows the
+ * same, on a run over midnight as well. */
+static void record_chat(struct pl_preflight *pf, const struct pl_data *data) {
+    if (pf->job->chat_date) return;
+    (void)pl_data_chat_date(data, pf->spec.facts.chat_date);
+    pl_resolve(&pf->spec);
 }
 
 static void tell_reading(void *ctx, const struct pl_data_reading *at) {
@@ -74,7 +73,7 @@ static pl_err read_rows(struct pl_preflight *pf, struct pl_progress *progress, s
     const struct pl_data_watch watch = {tell_reading, progress};
     const struct pl_data_watch *told = progress ? &watch : NULL;
     PL_TRY(pl_data_read(pf->data, &pf->notes, told, d));
-    PL_TRY(record_chat(pf->job, pf->data, d));
+    record_chat(pf, pf->data);
     return pf->eval_data ? pl_data_read(pf->eval_data, &pf->notes, told, d) : PL_ERR_OK;
 }
 
@@ -84,14 +83,14 @@ pl_err pl_preflight_tokenizer(struct pl_preflight *pf, struct pl_diag *d) {
 }
 
 pl_err pl_preflight_data(struct pl_preflight *pf, struct pl_progress *progress, struct pl_diag *d) {
-    struct pl_job *job = pf->job;
+    const struct pl_job *job = pf->job;
     PL_TRY(pl_data_find(pf->data, d));
     if (pf->eval_data) PL_TRY(pl_data_find(pf->eval_data, d));
     pl_err err = read_rows(pf, progress, d);
     if (progress) pl_progress_clear(progress);
     if (err != PL_ERR_OK) return err;
     PL_TRY(split_rows(pf, d));
-    if (pf->eval_data) PL_TRY(record_chat(job, pf->eval_data, d));
+    if (pf->eval_data) record_chat(pf, pf->eval_data);
     uint64_t pack_tokens = job->packing ? job->max_seq_length : 0;
     if (pf->held.n)
         pl_walk_held(&pf->eval_walk, &pf->held);

@@ -104,13 +104,23 @@ static pl_err check_adapter(const struct pl_preflight *pf, struct pl_diag *d) {
 /* --- a checkpoint that is resumed ------------------------------------------------------------ */
 
 /* Chats of a run that is resumed show the day that they showed when it began. */
-static pl_err keep_chat_day(struct pl_job *job, uint32_t day, struct pl_diag *d) {
-    if (!day || job->chat_date) return PL_ERR_OK;
-    if (pl_asprintf(&job->chat_date, "%04u-%02u-%02u", day / 10000, day / 100 % 100, day % 100) >=
-        0)
-        return PL_ERR_OK;
-    job->chat_date = NULL;
-    return pl_host_oom(d, "the day of chats");
+static void keep_chat_day(struct pl_preflight *pf) {
+    const uint32_t day = pf->resume_state.chat_day;
+    if (!day || pf->job->chat_date) return;
+    snprintf(pf->spec.facts.chat_date, sizeof pf->spec.facts.chat_date, "%04u-%02u-%02u",
+             day / 10000, day / 100 % 100, day % 100);
+}
+
+/* What goes on as it was. */
+static struct pl_kept kept_of(const struct pl_run_state *s, const json_t *job) {
+    return (struct pl_kept){.is = true,
+                            .has_recovered = s->oom_recoveries > 0,
+                            .batch_size = s->batch_size,
+                            .loss_chunk_tokens = s->loss_chunk_tokens,
+                            .samples = s->global_batch,
+                            .gradient_dtype = pl_record_get(job, "gradient_dtype"),
+                            .mlp_chunk_tokens = pl_record_get(job, "mlp_chunk_tokens"),
+                            .unpack_buffer = pl_record_get(job, "unpack_buffer")};
 }
 
 static pl_err read_resumed(struct pl_preflight *pf, struct pl_diag *d) {
@@ -136,7 +146,10 @@ pl_err pl_preflight_find_resume(struct pl_preflight *pf, struct pl_diag *d) {
         return pl_host_oom(d, "a path");
     if (!pf->resume_path) return PL_ERR_OK;
     PL_TRY(read_resumed(pf, d));
-    return keep_chat_day(pf->job, pf->resume_state.chat_day, d);
+    keep_chat_day(pf);
+    pf->spec.facts.kept = kept_of(&pf->resume_state, pf->resume_job);
+    pl_resolve(&pf->spec);
+    return PL_ERR_OK;
 }
 
 /* The walk is a function of the position and the rows, so with other rows it is another walk. A
@@ -178,10 +191,9 @@ void pl_preflight_compare(struct pl_preflight *pf) {
 
 /* What is certain of the record before the data are read. */
 static pl_err make_early_record(const struct pl_preflight *pf, json_t **out, struct pl_diag *d) {
-    struct pl_job job = *pf->job; /* strings and lists stay borrowed */
-    struct pl_preflight now = *pf;
-    now.job = &job;
-    pl_preflight_write_decisions(&job, pl_preflight_planned(pf)->program);
+    struct pl_preflight now = *pf; /* what it owns stays that of *pf */
+    now.job = &now.spec.job;
+    pl_preflight_take_built(&now.spec, pl_preflight_planned(pf)->program);
     return pl_record_make(&now, out, d);
 }
 

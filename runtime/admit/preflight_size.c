@@ -6,18 +6,14 @@
 #include "estimator/autobatch/sharding.h"
 #include "estimator/base/checked.h"
 #include "estimator/base/units.h"
-#include "estimator/config/job_text.h"
 #include "estimator/config/job_values.h"
-#include "estimator/config/key_table.h"
 #include "runtime/admit/admission.h"
 #include "runtime/admit/agreed.h"
 #include "runtime/admit/graphs.h"
-#include "runtime/admit/record.h"
 #include "runtime/admit/speed.h"
 #include "runtime/data/epoch_steps.h"
 #include "runtime/device/available.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <string.h>
 
@@ -26,68 +22,6 @@
 
 const struct pl_planned *pl_preflight_planned(const struct pl_preflight *pf) {
     return pf->estimate.planned.plan ? &pf->estimate.planned : &pf->first;
-}
-
-/* --- what a checkpoint decides --------------------------------------------------------------- */
-
-/* What `gradient_dtype: auto` became when the run began: by its first micro-batch, which recovery
- * and other settings may have made smaller. */
-static void keep_gradients(struct pl_job *job, const json_t *then) {
-    const char *type = pl_record_get(then, "gradient_dtype");
-    if (job->gradient_dtype != PL_GRADIENT_AUTO || !type) return;
-    if (strcmp(type, "bf16") == 0) job->gradient_dtype = PL_GRADIENT_BF16;
-    if (strcmp(type, "fp32") == 0) job->gradient_dtype = PL_GRADIENT_FP32;
-}
-
-/* Recovery has made the micro-batch smaller, not the step: what it holds, and the type of its
- * gradients, stay what the configuration asks for. */
-static void keep_step_size(struct pl_job *job, const struct pl_run_state *s) {
-    bool open = job->batch_size == PL_AUTO, together = job->global_batch_size != PL_UNSET_U32;
-    uint64_t accumulation = pl_job_accumulation(job, job->batch_size);
-    uint64_t product = open ? s->global_batch : job->batch_size * accumulation * pl_job_ranks(job);
-    if (job->gradient_dtype == PL_GRADIENT_AUTO && job->dtype == PL_JOB_DTYPE_BF16 &&
-        job->mode == PL_MODE_FULL && !(open && together)) /* of a version that did not record it */
-        job->gradient_dtype = accumulation > 1 ? PL_GRADIENT_FP32 : PL_GRADIENT_BF16;
-    pl_job_cut_step(job, s->batch_size, together ? job->global_batch_size : product);
-}
-
-/* Of a version that had none, it stays open. */
-static void keep_open(struct pl_job *job, enum pl_key_id id, const json_t *then) {
-    uint32_t n;
-    const char *key = pl_key_table(&n)[id].key, *decided = pl_record_get(then, key);
-    const bool given = job->given[id];
-    if (!decided) return;
-    (void)pl_job_set(job, key, decided, NULL); /* open, where it is not one */
-    job->given[id] = given;
-}
-
-/* A run that is resumed keeps the micro-batch, the chunks and the panels that it had: the last bits
- * of a step's sums depend on them, on panels where a library chooses products by their shape. */
-static void keep_batch(struct pl_job *job, const struct pl_run_state *s, const json_t *then) {
-    keep_gradients(job, then);
-    if (job->mlp_chunk_tokens == PL_AUTO) keep_open(job, PL_KEY_mlp_chunk_tokens, then);
-    if (job->unpack_buffer == PL_AUTO_BYTES) keep_open(job, PL_KEY_unpack_buffer, then);
-    if (s->oom_recoveries) keep_step_size(job, s);
-    if (pl_job_has_open_step(job)) { /* what it holds was decided when the run began */
-        job->global_batch_size = (uint32_t)pl_u64_min(s->global_batch, PL_UNSET_U32 - 1);
-        job->gradient_accumulation_steps = PL_UNSET_U32;
-    }
-    if (job->batch_size == PL_AUTO) job->batch_size = s->batch_size;
-    if (job->loss_chunk_tokens == PL_AUTO && s->loss_chunk_tokens)
-        job->loss_chunk_tokens = s->loss_chunk_tokens;
-}
-
-/* --- whose plan ------------------------------------------------------------------------------ */
-
-/* What is open is decided for the last rank, which has as many blocks of every tensor as any
- * (shard.h), by every rank and where there is only one as yet: so all decide the same, and as
- * `estimate-vram` does. */
-static void stand_as_last(struct pl_preflight *pf) {
-    pf->job->rank = pl_job_ranks(pf->job) - 1;
-}
-
-static void stand_as_own(struct pl_preflight *pf) {
-    pf->job->rank = pf->world.rank;
 }
 
 /* --- the verdict ----------------------------------------------------------------------------- */
@@ -170,13 +104,21 @@ static pl_err recommend(struct pl_preflight *pf, uint32_t limit, struct pl_diag 
     return err;
 }
 
+/* The decisions of a question about the last rank become those of the run. */
+static void settle(struct pl_preflight *pf, const struct pl_question *last) {
+    pf->q = *last;
+    pf->q.rank = pf->world.rank;
+    pf->spec.facts.decided = pl_question_decided(last);
+    pl_resolve(&pf->spec);
+}
+
 /* Nothing of the data changes this plan: it is the one that runs. */
 static pl_err plan_given(struct pl_preflight *pf, struct pl_diag *d) {
     const uint32_t limit = pl_autobatch_limit(pf->job);
-    PL_TRY(pl_decide_levels(&pf->q, limit, NULL, &pf->notes, d));
-    PL_TRY(pl_agreed_decision(pf, d));
-    pl_question_settle(&pf->q, pf->job);
-    stand_as_own(pf);
+    struct pl_question last = pl_question_of_last(&pf->q);
+    PL_TRY(pl_decide_levels(&last, limit, NULL, &pf->notes, d));
+    PL_TRY(pl_agreed_decision(pf, &last, d));
+    settle(pf, &last);
     pl_err err = pl_preflight_plan(pf, d);
     if (pf->too_large) (void)recommend(pf, limit, NULL);
     return err;
@@ -184,14 +126,11 @@ static pl_err plan_given(struct pl_preflight *pf, struct pl_diag *d) {
 
 /* A micro-batch of one sample, at the level and the chunk that make the smallest plan. */
 static pl_err refuse_smallest(struct pl_preflight *pf, struct pl_diag *d) {
-    struct pl_question one = pf->q;
+    struct pl_question one = pl_question_of_last(&pf->q);
     struct pl_text notes = {0};
-    stand_as_last(pf);
     pl_err err = pl_decide(&one, 1, &pf->search, &notes, d);
-    stand_as_own(pf);
     if (err == PL_ERR_OK && pl_gate_judge(pf->search.planned.plan, &one).kind == PL_VERDICT_NO) {
-        pf->q = one;
-        pl_question_settle(&pf->q, pf->job);
+        settle(pf, &one);
         pl_text_add(&pf->notes, pl_text_str(&notes));
         err = pl_preflight_plan(pf, d);
     }
@@ -204,7 +143,6 @@ static pl_err refuse_smallest(struct pl_preflight *pf, struct pl_diag *d) {
  * one sample is refused before they are read. What rebuilds every layer is the smallest plan in all
  * but a few cases, which the search knows. */
 static pl_err plan_smallest(struct pl_preflight *pf, struct pl_diag *d) {
-    stand_as_own(pf);
     PL_TRY(pl_question_plan(&pf->q, NULL, &pf->first, d));
     if (pf->job->preflight != PL_PREFLIGHT_ENFORCE) return PL_ERR_OK;
     if (pl_gate_judge(pf->first.plan, &pf->q).kind == PL_VERDICT_NO) PL_TRY(refuse_smallest(pf, d));
@@ -213,16 +151,24 @@ static pl_err plan_smallest(struct pl_preflight *pf, struct pl_diag *d) {
     return err;
 }
 
+pl_err pl_preflight_shard(struct pl_preflight *pf, struct pl_spec *spec,
+                          const struct pl_question *last, struct pl_text *notes,
+                          struct pl_diag *d) {
+    const bool open = spec->job.sharding == PL_SHARDING_AUTO;
+    uint32_t sharding;
+    PL_TRY(pl_sharding_decide(last, &sharding, notes, d));
+    PL_TRY(pl_agreed_sharding(pf, open, &sharding, d));
+    spec->facts.sharding = sharding;
+    pl_resolve(spec);
+    return PL_ERR_OK;
+}
+
 pl_err pl_preflight_size(struct pl_preflight *pf, struct pl_diag *d) {
-    struct pl_job *job = pf->job;
-    if (pf->resume_path) keep_batch(job, &pf->resume_state, pf->resume_job);
-    pf->asked = *job;
-    pf->batch_was_auto = job->batch_size == PL_AUTO;
-    pl_question_open(&pf->q, job, &pf->model);
-    stand_as_last(pf);
-    const bool open = job->sharding == PL_SHARDING_AUTO;
-    PL_TRY(pl_sharding_decide(&pf->q, &job->sharding, &pf->notes, d));
-    PL_TRY(pl_agreed_sharding(pf, open, d));
+    pf->batch_was_auto = pf->job->batch_size == PL_AUTO;
+    pl_question_open(&pf->q, pf->job, &pf->model);
+    pf->q.rank = pf->world.rank;
+    const struct pl_question last = pl_question_of_last(&pf->q);
+    PL_TRY(pl_preflight_shard(pf, &pf->spec, &last, &pf->notes, d));
     return pf->batch_was_auto ? plan_smallest(pf, d) : plan_given(pf, d);
 }
 
@@ -243,7 +189,7 @@ static pl_err count_steps(struct pl_preflight *pf, uint64_t samples, uint64_t *s
 /* A step that no key sizes has no more samples than an epoch, and is halved while the epochs that
  * are asked for would make too few updates. */
 static pl_err bound_step(struct pl_preflight *pf, struct pl_diag *d) {
-    struct pl_job *job = pf->job;
+    const struct pl_job *job = pf->job;
     const uint64_t least = pl_job_least_samples(job);
     uint64_t samples = pl_u64_max(PL_STEP_SAMPLES, least), steps;
     if (!pl_job_has_open_step(job)) return PL_ERR_OK;
@@ -253,7 +199,8 @@ static pl_err bound_step(struct pl_preflight *pf, struct pl_diag *d) {
         samples = pl_u64_max(samples / 2, least);
         PL_TRY(count_steps(pf, samples, &steps, d));
     }
-    job->auto_samples = (uint32_t)samples;
+    pf->spec.facts.samples = (uint32_t)samples;
+    pl_resolve(&pf->spec);
     if (samples < PL_STEP_SAMPLES)
         pl_text_addf(&pf->notes,
                      "samples a step: %llu instead of %u, since the data are few; "
@@ -272,11 +219,10 @@ static pl_err decide_batch(struct pl_preflight *pf, struct pl_diag *d) {
     const uint32_t limit = batch_limit(pf);
     if (!pf->batch_was_auto) return recommend(pf, limit, d);
     pl_planned_finish(&pf->first);
-    stand_as_last(pf);
-    PL_TRY(pl_decide(&pf->q, limit, &pf->search, &pf->notes, d));
-    PL_TRY(pl_agreed_decision(pf, d));
-    pl_question_settle(&pf->q, pf->job);
-    stand_as_own(pf);
+    struct pl_question last = pl_question_of_last(&pf->q);
+    PL_TRY(pl_decide(&last, limit, &pf->search, &pf->notes, d));
+    PL_TRY(pl_agreed_decision(pf, &last, d));
+    settle(pf, &last);
     return pl_preflight_plan(pf, d);
 }
 
@@ -287,7 +233,7 @@ static uint64_t default_warmup(const struct pl_preflight *pf) {
 }
 
 static void decide_warmup(struct pl_preflight *pf) {
-    struct pl_job *job = pf->job;
+    const struct pl_job *job = pf->job;
     pf->warmup_ratio = NAN;
     if (job->lr_scheduler == PL_SCHEDULE_CONSTANT) {
         pf->warmup_steps = 0;
@@ -300,8 +246,9 @@ static void decide_warmup(struct pl_preflight *pf) {
         pf->warmup_ratio = job->warmup_ratio;
         pf->warmup_steps = (uint64_t)ceil(pf->warmup_ratio * (double)pf->total_steps);
     }
-    job->warmup_steps = (uint32_t)pf->warmup_steps;
-    job->warmup_ratio = NAN;
+    pf->spec.facts.has_warmup = true;
+    pf->spec.facts.warmup_steps = (uint32_t)pf->warmup_steps;
+    pl_resolve(&pf->spec);
 }
 
 /* What would train nothing, or little, is said before the first step. The rate of the first step of
@@ -333,31 +280,26 @@ static pl_err decide_steps(struct pl_preflight *pf, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
-void pl_preflight_write_decisions(struct pl_job *job, const struct pl_program *p) {
-    job->learning_rate = pl_job_learning_rate(job);
-    if (job->global_batch_size == PL_UNSET_U32)
-        job->gradient_accumulation_steps = pl_job_accumulation(job, job->batch_size);
-    if (job->loss_chunk_tokens == PL_AUTO) job->loss_chunk_tokens = (uint32_t)p->chunk_tokens;
-    if (job->mlp_chunk_tokens == PL_AUTO)
-        job->mlp_chunk_tokens = (uint32_t)p->shape.mlp_chunk_tokens;
-    if (job->unpack_buffer == PL_AUTO_BYTES && job->mode == PL_MODE_QLORA)
-        job->unpack_buffer = p->shape.unpack_bytes;
-    bool full = job->mode == PL_MODE_FULL, bf16 = job->dtype == PL_JOB_DTYPE_BF16;
-    if (bf16 && full) job->master_weights = p->shape.master_weights ? PL_TRI_TRUE : PL_TRI_FALSE;
-    if (bf16 && (full || p->shape.lora_targets.whole))
-        job->gradient_dtype =
-            p->shape.gradient_dtype == PL_DTYPE_BF16 ? PL_GRADIENT_BF16 : PL_GRADIENT_FP32;
-    if (!pl_mode_adapts(job->mode)) return;
-    job->base_dtype =
-        p->shape.base_bf16 || p->shape.dtype == PL_DTYPE_BF16 ? PL_BASE_BF16 : PL_BASE_FP32;
-    if (isnan(job->lora_alpha)) job->lora_alpha = 2.0 * job->lora_r;
+void pl_preflight_take_built(struct pl_spec *spec, const struct pl_program *p) {
+    const struct pl_job_shape *s = &p->shape;
+    spec->facts.built = (struct pl_built){
+        .is = true,
+        .has_masters = s->master_weights,
+        .adapts_whole = s->lora_targets.whole != 0,
+        .gradients_in_bf16 = s->gradient_dtype == PL_DTYPE_BF16,
+        .base_in_bf16 = s->base_bf16 || s->dtype == PL_DTYPE_BF16,
+        .loss_chunk_tokens = (uint32_t)p->chunk_tokens,
+        .mlp_chunk_tokens = (uint32_t)s->mlp_chunk_tokens,
+        .unpack_bytes = s->unpack_bytes,
+    };
+    pl_resolve(spec);
 }
 
 pl_err pl_preflight_settle(struct pl_preflight *pf, struct pl_diag *d) {
     PL_TRY(bound_step(pf, d));
     PL_TRY(decide_batch(pf, d));
     PL_TRY(decide_steps(pf, d));
-    pl_preflight_write_decisions(pf->job, pf->estimate.planned.program);
+    pl_preflight_take_built(&pf->spec, pf->estimate.planned.program);
     pl_forecast_init(&pf->forecast, pf, &pf->notes);
     pf->settled = true;
     return PL_ERR_OK;

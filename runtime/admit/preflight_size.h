@@ -5,10 +5,12 @@
 
 #include "estimator/base/diag.h"
 
-struct pl_job;
 struct pl_planned;
 struct pl_preflight;
 struct pl_program;
+struct pl_question;
+struct pl_spec;
+struct pl_text;
 
 /* The plan and the verdict where batch_size is given; under `auto` those of one sample. */
 pl_err pl_preflight_size(struct pl_preflight *pf, struct pl_diag *d);
@@ -18,7 +20,11 @@ pl_err pl_preflight_plan(struct pl_preflight *pf, struct pl_diag *d);
 const struct pl_planned *pl_preflight_planned(const struct pl_preflight *pf);
 /* What follows from the rows: the micro-batch of `auto`, steps. */
 pl_err pl_preflight_settle(struct pl_preflight *pf, struct pl_diag *d);
-/* Writes back what the plan decided, so that config.resolved.yaml repeats the run. */
-void pl_preflight_write_decisions(struct pl_job *job, const struct pl_program *p);
+/* Decides `sharding: auto` of a specification, with the other ranks; last: the question about its
+ * last rank. */
+pl_err pl_preflight_shard(struct pl_preflight *pf, struct pl_spec *spec,
+                          const struct pl_question *last, struct pl_text *notes, struct pl_diag *d);
+/* What the program was built with becomes a fact. */
+void pl_preflight_take_built(struct pl_spec *spec, const struct pl_program *p);
 
 #endif

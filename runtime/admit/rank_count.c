@@ -6,14 +6,27 @@
 #include "estimator/gate/gate.h"
 #include "runtime/admit/device_choice.h"
 
+static void suppose_device(struct pl_spec *at, const struct pl_job *job, uint32_t device) {
+    pl_spec_init(at, job);
+    at->facts.device = device;
+    pl_resolve(at);
+}
+
+static void suppose_ranks(struct pl_spec *at, const struct pl_job *job, uint32_t ranks) {
+    pl_spec_init(at, job);
+    at->facts.devices = ranks;
+    pl_resolve(at);
+}
+
 /* GPUs that the job may be spread over; 1: it has one device, whatever that is. */
 static uint32_t candidates(const struct pl_job *job) {
-    struct pl_job several = *job, one = *job; /* shallow: only keys without memory are set */
+    struct pl_spec several;
     struct pl_gpu gpu;
-    several.devices = 2;
+    uint32_t device;
     if (job->device != PL_DEVICE_AUTO && job->device != PL_DEVICE_CUDA) return 1;
-    if (pl_job_validate(&several, NULL) != PL_ERR_OK) return 1;
-    if (pl_device_decide(&one, NULL, &gpu, NULL) != PL_ERR_OK || !pl_device_is_cuda(one.device))
+    suppose_ranks(&several, job, 2);
+    if (pl_job_validate(&several.job, NULL) != PL_ERR_OK) return 1;
+    if (pl_device_decide(job, NULL, &device, &gpu, NULL) != PL_ERR_OK || !pl_device_is_cuda(device))
         return 1;
     return pl_device_count(PL_RANKS_MAX);
 }
@@ -21,13 +34,14 @@ static uint32_t candidates(const struct pl_job *job) {
 /* All ranks are planned for the GPU that has the least to give. */
 static pl_err add_gpu(const struct pl_job *job, uint32_t ordinal, struct pl_question *q,
                       struct pl_diag *d) {
-    struct pl_job at = *job;
+    struct pl_spec at;
     struct pl_gpu gpu;
     struct pl_traits traits;
     struct pl_budget budget;
     struct pl_context context;
-    at.device = PL_DEVICE_CUDA_AT + ordinal;
-    PL_TRY(pl_device_decide(&at, NULL, &gpu, d));
+    uint32_t device;
+    suppose_device(&at, job, PL_DEVICE_CUDA_AT + ordinal);
+    PL_TRY(pl_device_decide(&at.job, NULL, &device, &gpu, d));
     pl_device_budget(&at, NULL, &gpu, &traits, &budget, &context);
     if (ordinal > 0 && pl_budget_usable(&budget) >= pl_budget_usable(&q->budget)) return PL_ERR_OK;
     q->traits = traits;
@@ -35,25 +49,26 @@ static pl_err add_gpu(const struct pl_job *job, uint32_t ordinal, struct pl_ques
     return PL_ERR_OK;
 }
 
-/* As admission judges the job later, with one sample where the micro-batch is open. The last rank
- * is planned: it has as many blocks of every tensor as any (shard.h). */
+/* As admission judges the job later, with one sample where the micro-batch is open. */
 static pl_err holds(const struct pl_question *q, uint32_t ranks, bool *out, struct pl_diag *d) {
     struct pl_planned planned = {0};
-    struct pl_variant v;
-    pl_variant_of(&v, q);
-    v.job.devices = ranks;
-    v.job.rank = ranks - 1;
-    PL_TRY(pl_sharding_decide(&v.q, &v.job.sharding, NULL, d));
-    const uint32_t limit = v.job.batch_size == PL_AUTO ? 1 : pl_autobatch_limit(&v.job);
-    PL_TRY(pl_decide_levels(&v.q, limit, NULL, NULL, d));
-    pl_err err = pl_question_plan(&v.q, NULL, &planned, d);
-    *out = err == PL_ERR_OK && pl_gate_judge(planned.plan, &v.q).kind == PL_VERDICT_FITS;
+    struct pl_spec at;
+    struct pl_question last = *q;
+    suppose_ranks(&at, q->job, ranks);
+    last.job = &at.job;
+    last = pl_question_of_last(&last);
+    PL_TRY(pl_sharding_decide(&last, &at.facts.sharding, NULL, d));
+    pl_resolve(&at);
+    const uint32_t limit = at.job.batch_size == PL_AUTO ? 1 : pl_autobatch_limit(&at.job);
+    PL_TRY(pl_decide_levels(&last, limit, NULL, NULL, d));
+    pl_err err = pl_question_plan(&last, NULL, &planned, d);
+    *out = err == PL_ERR_OK && pl_gate_judge(planned.plan, &last).kind == PL_VERDICT_FITS;
     pl_planned_finish(&planned);
     return err;
 }
 
-pl_err pl_rank_count_decide(struct pl_job *job, const struct pl_model *m, struct pl_text *notes,
-                            struct pl_diag *d) {
+pl_err pl_rank_count_decide(const struct pl_job *job, const struct pl_model *m, uint32_t *devices,
+                            struct pl_text *notes, struct pl_diag *d) {
     const uint32_t gpus = candidates(job);
     struct pl_question q = {0};
     bool held = gpus <= 1;
@@ -66,6 +81,6 @@ pl_err pl_rank_count_decide(struct pl_job *job, const struct pl_model *m, struct
     if (gpus > 1 && notes)
         pl_text_addf(notes, "devices: auto is %u of the %u GPUs%s\n", n, gpus,
                      held ? ": as few as hold the job" : ": all of them do not hold the job");
-    job->devices = n;
+    *devices = n;
     return PL_ERR_OK;
 }

@@ -279,7 +279,7 @@ START_TEST(auto_takes_a_gpu_that_answers) {
                  {"PLIMSOLL_NVML", "/nonexistent", PL_DEVICE_CPU}};
     set(cases[_i].name, cases[_i].value);
     ck_assert_int_eq(preflight("device: auto\n"), PL_ERR_OK);
-    ck_assert_uint_eq(job.device, cases[_i].device);
+    ck_assert_uint_eq(pf.job->device, cases[_i].device);
     ck_assert_uint_eq(pf.context.bytes > 0, cases[_i].device == PL_DEVICE_CUDA);
     ck_assert_uint_eq(cuda.opened, 0);
     finish_job();

@@ -42,15 +42,29 @@ static void read_job(struct pl_job *job, const char *const settings[]) {
 static const struct pl_world third_of_four = {
     .rank = 2, .size = 4, .local_rank = 1, .local_size = 2, .launcher = "torchrun"};
 
+static struct pl_spec join(const struct pl_job *job, const struct pl_world *world) {
+    struct pl_spec spec;
+    pl_spec_init(&spec, job);
+    ck_assert_int_eq(pl_ranks_join(&spec, world, NULL), PL_ERR_OK);
+    return spec;
+}
+
+static pl_err refused(const struct pl_job *job, const struct pl_world *world, struct pl_diag *d) {
+    struct pl_spec spec;
+    pl_spec_init(&spec, job);
+    return pl_ranks_join(&spec, world, d);
+}
+
 START_TEST(a_rank_takes_its_number_and_its_device) {
     struct pl_job job;
     READ(&job, "mode=full", "device=cuda");
-    ck_assert_int_eq(pl_ranks_join(&job, &third_of_four, NULL), PL_ERR_OK);
-    ck_assert_uint_eq(job.devices, 4);
-    ck_assert_uint_eq(job.rank, 2);
-    ck_assert_uint_eq(job.device, PL_DEVICE_CUDA_AT + 1);
-    ck_assert_uint_eq(pl_job_ranks(&job), 4);
-    ck_assert(pl_job_orders_ranks(&job));
+    const struct pl_spec spec = join(&job, &third_of_four);
+    ck_assert_uint_eq(spec.job.devices, 4);
+    ck_assert_uint_eq(spec.job.device, PL_DEVICE_CUDA_AT + 1);
+    ck_assert_uint_eq(pl_job_ranks(&spec.job), 4);
+    ck_assert(pl_job_orders_ranks(&spec.job));
+    ck_assert_uint_eq(job.devices, 1); /* S1 of spec.h */
+    ck_assert_uint_eq(job.device, PL_DEVICE_CUDA);
     pl_job_finish(&job);
 }
 END_TEST
@@ -59,9 +73,7 @@ START_TEST(a_device_that_is_named_stays) {
     static const char *const devices[] = {"device=cpu", "device=cuda:3", "device=auto"};
     struct pl_job job;
     READ(&job, "mode=full", devices[_i]);
-    const uint32_t named = job.device;
-    ck_assert_int_eq(pl_ranks_join(&job, &third_of_four, NULL), PL_ERR_OK);
-    ck_assert_uint_eq(job.device, named);
+    ck_assert_uint_eq(join(&job, &third_of_four).job.device, job.device);
     pl_job_finish(&job);
 }
 END_TEST
@@ -71,11 +83,12 @@ END_TEST
 START_TEST(auto_is_the_gpu_of_the_rank) {
     struct pl_job job;
     struct pl_gpu gpu;
+    uint32_t device;
     fake_gpus("2", "80000000000");
     READ(&job, "mode=full");
-    ck_assert_int_eq(pl_ranks_join(&job, &third_of_four, NULL), PL_ERR_OK);
-    ck_assert_int_eq(pl_device_decide(&job, &third_of_four, &gpu, NULL), PL_ERR_OK);
-    ck_assert_uint_eq(job.device, PL_DEVICE_CUDA_AT + 1);
+    const struct pl_spec spec = join(&job, &third_of_four);
+    ck_assert_int_eq(pl_device_decide(&spec.job, &third_of_four, &device, &gpu, NULL), PL_ERR_OK);
+    ck_assert_uint_eq(device, PL_DEVICE_CUDA_AT + 1);
     ck_assert_str_eq(gpu.uuid, "GPU-fake-1");
     pl_job_finish(&job);
 }
@@ -84,12 +97,13 @@ END_TEST
 START_TEST(fewer_gpus_than_ranks_are_refused) {
     struct pl_job job;
     struct pl_gpu gpu;
+    uint32_t device;
     struct pl_diag d = {0};
     struct pl_world first = third_of_four;
     first.local_rank = 0;
     fake_gpus("1", "80000000000");
     READ(&job, "mode=full");
-    ck_assert_int_eq(pl_device_decide(&job, &first, &gpu, &d), PL_ERR_NO_DEVICE);
+    ck_assert_int_eq(pl_device_decide(&job, &first, &device, &gpu, &d), PL_ERR_NO_DEVICE);
     ck_assert_msg(strstr(d.message, "1 GPU for 2 ranks"), "%s", d.message);
     pl_job_finish(&job);
 }
@@ -98,11 +112,12 @@ END_TEST
 START_TEST(without_a_gpu_auto_is_the_cpu) {
     struct pl_job job;
     struct pl_gpu gpu;
+    uint32_t device;
     fake_gpus("2", "80000000000");
     set("FAKE_NVML_FAIL", "1");
     READ(&job, "mode=full");
-    ck_assert_int_eq(pl_device_decide(&job, &third_of_four, &gpu, NULL), PL_ERR_OK);
-    ck_assert_uint_eq(job.device, PL_DEVICE_CPU);
+    ck_assert_int_eq(pl_device_decide(&job, &third_of_four, &device, &gpu, NULL), PL_ERR_OK);
+    ck_assert_uint_eq(device, PL_DEVICE_CPU);
     pl_job_finish(&job);
 }
 END_TEST
@@ -110,10 +125,11 @@ END_TEST
 START_TEST(alone_auto_is_the_first_gpu) {
     struct pl_job job;
     struct pl_gpu gpu;
+    uint32_t device;
     fake_gpus("2", "80000000000");
     READ(&job, "mode=full");
-    ck_assert_int_eq(pl_device_decide(&job, NULL, &gpu, NULL), PL_ERR_OK);
-    ck_assert_uint_eq(job.device, PL_DEVICE_CUDA);
+    ck_assert_int_eq(pl_device_decide(&job, NULL, &device, &gpu, NULL), PL_ERR_OK);
+    ck_assert_uint_eq(device, PL_DEVICE_CUDA);
     pl_job_finish(&job);
 }
 END_TEST
@@ -128,8 +144,10 @@ START_TEST(ranks_on_the_cpu_share_its_memory) {
         struct pl_traits traits;
         struct pl_budget budget;
         struct pl_context context;
+        struct pl_spec spec;
         READ(&job, "mode=full", "device=cpu");
-        pl_device_budget(&job, i ? &third_of_four : NULL, &none, &traits, &budget, &context);
+        pl_spec_init(&spec, &job);
+        pl_device_budget(&spec, i ? &third_of_four : NULL, &none, &traits, &budget, &context);
         bytes[i] = budget.total_bytes;
         ck_assert(i == 0 || strstr(budget.source, "share"));
         pl_job_finish(&job);
@@ -167,8 +185,8 @@ static uint32_t count(const char *gpus, int row, struct pl_text *notes) {
     ck_assert_int_eq(pl_job_assign(&job, "devices=auto", NULL, NULL), PL_ERR_OK);
     snprintf(path, sizeof path, "catalogue:Qwen/%s", counts[row].model);
     ck_assert_int_eq(pl_model_read(path, &model, NULL), PL_ERR_OK);
-    ck_assert_int_eq(pl_rank_count_decide(&job, &model, notes, NULL), PL_ERR_OK);
-    const uint32_t n = job.devices;
+    uint32_t n;
+    ck_assert_int_eq(pl_rank_count_decide(&job, &model, &n, notes, NULL), PL_ERR_OK);
     pl_job_finish(&job);
     return n;
 }
@@ -191,10 +209,10 @@ START_TEST(alone_nothing_changes) {
     const struct pl_world alone = {.size = 1, .local_size = 1};
     struct pl_job job;
     READ(&job, "mode=full", "device=cuda");
-    ck_assert_int_eq(pl_ranks_join(&job, &alone, NULL), PL_ERR_OK);
-    ck_assert_uint_eq(job.devices, 1);
-    ck_assert_uint_eq(job.device, PL_DEVICE_CUDA);
-    ck_assert(!pl_job_orders_ranks(&job));
+    const struct pl_spec spec = join(&job, &alone);
+    ck_assert_uint_eq(spec.job.devices, 1);
+    ck_assert_uint_eq(spec.job.device, PL_DEVICE_CUDA);
+    ck_assert(!pl_job_orders_ranks(&spec.job));
     pl_job_finish(&job);
 }
 END_TEST
@@ -203,16 +221,15 @@ START_TEST(another_number_of_ranks_is_refused) {
     struct pl_job job;
     struct pl_diag d = {0};
     READ(&job, "mode=full", "devices=2");
-    ck_assert_int_eq(pl_ranks_join(&job, &third_of_four, &d), PL_ERR_COMM_INIT);
+    ck_assert_int_eq(refused(&job, &third_of_four, &d), PL_ERR_COMM_INIT);
     ck_assert_msg(strstr(d.message, "`devices` is 2, and torchrun started 4 ranks"), "%s",
                   d.message);
     pl_job_finish(&job);
     READ(&job, "mode=full", "devices=4");
-    ck_assert_int_eq(pl_ranks_join(&job, &third_of_four, NULL), PL_ERR_OK);
+    ck_assert_int_eq(refused(&job, &third_of_four, NULL), PL_ERR_OK);
     pl_job_finish(&job);
     READ(&job, "mode=full", "devices=auto");
-    ck_assert_int_eq(pl_ranks_join(&job, &third_of_four, NULL), PL_ERR_OK);
-    ck_assert_uint_eq(job.devices, 4);
+    ck_assert_uint_eq(join(&job, &third_of_four).job.devices, 4);
     pl_job_finish(&job);
 }
 END_TEST
@@ -222,7 +239,7 @@ START_TEST(ranks_of_a_launcher_cannot_have_it_either) {
     struct pl_job job;
     struct pl_diag d = {0};
     READ(&job, "mode=full", "offload=optimizer");
-    ck_assert_int_eq(pl_ranks_join(&job, &third_of_four, &d), PL_ERR_CONFIG_CONFLICT);
+    ck_assert_int_eq(refused(&job, &third_of_four, &d), PL_ERR_CONFIG_CONFLICT);
     ck_assert_msg(strstr(d.message, "host memory"), "%s", d.message);
     pl_job_finish(&job);
 }

@@ -15,14 +15,14 @@ static void read_job(struct pl_job *job, const char *devices) {
     ck_assert_int_eq(pl_job_set(job, "max_seq_length", "128", NULL), PL_ERR_OK);
     ck_assert_int_eq(pl_job_set(job, "batch_size", "1", NULL), PL_ERR_OK);
     ck_assert_int_eq(pl_job_set(job, "devices", devices, NULL), PL_ERR_OK);
-    job->rank = pl_job_ranks(job) - 1;
 }
 
 static uint64_t arena_under(struct pl_job *job, const struct pl_model *m, uint32_t sharding) {
     const struct pl_traits traits = pl_traits_cpu(1);
     struct pl_planned p;
     job->sharding = sharding;
-    ck_assert_int_eq(pl_question_plan(PL_ASK(job, m, &traits, NULL, 1), NULL, &p, NULL), PL_ERR_OK);
+    const struct pl_question last = pl_question_of_last(PL_ASK(job, m, &traits, NULL, 1));
+    ck_assert_int_eq(pl_question_plan(&last, NULL, &p, NULL), PL_ERR_OK);
     const uint64_t bytes = p.plan->arena_bytes;
     pl_planned_finish(&p);
     job->sharding = PL_SHARDING_AUTO;
@@ -36,8 +36,8 @@ static uint32_t decided(const struct pl_job *job, const struct pl_model *m, uint
     const struct pl_budget b = {.known = bytes > 0, .total_bytes = bytes};
     struct pl_text notes = {0};
     uint32_t sharding;
-    ck_assert_int_eq(pl_sharding_decide(PL_ASK(job, m, &traits, &b, 1), &sharding, &notes, NULL),
-                     PL_ERR_OK);
+    const struct pl_question last = pl_question_of_last(PL_ASK(job, m, &traits, &b, 1));
+    ck_assert_int_eq(pl_sharding_decide(&last, &sharding, &notes, NULL), PL_ERR_OK);
     *told = notes.len > 0;
     pl_text_finish(&notes);
     return sharding;

@@ -322,7 +322,6 @@ START_TEST(a_remedy_has_the_sharding_that_auto_gives_it) {
     uint32_t n, at = 0;
     start(&f, "Qwen2.5-0.5B", "full", 8);
     f.job.devices = 2;
-    f.job.rank = 1;
     f.job.sharding = PL_SHARDING_WEIGHTS;
     plan_again(&f, 8);
     struct pl_budget b = card(f.planned.plan->arena_bytes * 3 / 4, 0, 0);

@@ -14,8 +14,8 @@ void job_of_rank_open(struct job_of_rank *p, const char *dir, uint32_t ranks, ui
     if (err == PL_ERR_OK) err = pl_find_config(&p->job, &notes, &p->ref, &d);
     if (err == PL_ERR_OK) err = pl_model_read(p->ref.config, &p->model, &d);
     ck_assert_msg(err == PL_ERR_OK, "%s", d.message);
-    p->job.rank = rank;
     struct pl_question q = pl_question_of(&p->job, &p->model, &traits, NULL);
+    q.rank = rank;
     ck_assert_int_eq(pl_question_plan(&q, NULL, &p->held, &d), PL_ERR_OK);
     pl_text_finish(&notes);
 }

@@ -20,7 +20,7 @@
 static void choose_device(struct pl_inquiry *i) {
     struct pl_gpu gpu;
     struct pl_context context = {0};
-    if (pl_device_decide(&i->job, NULL, &gpu, NULL) != PL_ERR_OK) {
+    if (pl_device_decide(&i->job, NULL, &i->job.device, &gpu, NULL) != PL_ERR_OK) {
         gpu = (struct pl_gpu){.sm = PL_CARD_DEFAULT_SM};
         pl_text_addf(&i->notes, "no GPU answers: planned for compute capability %d.%d\n",
                      PL_CARD_DEFAULT_SM / 10, PL_CARD_DEFAULT_SM % 10);
@@ -44,7 +44,8 @@ pl_err pl_estimate_read_inquiry(const struct pl_cli *cli, struct pl_inquiry *i, 
     const bool any_gpu = i->job.device == PL_DEVICE_AUTO && pl_inquiry_means_gpu(&i->job);
     if (any_gpu || pl_cli_has(cli, PL_FLAG_GPU))
         return pl_inquiry_aim(i, cli->flag[PL_FLAG_GPU], d);
-    if (i->job.devices == PL_AUTO) PL_TRY(pl_rank_count_decide(&i->job, &i->model, &i->notes, d));
+    if (i->job.devices == PL_AUTO)
+        PL_TRY(pl_rank_count_decide(&i->job, &i->model, &i->job.devices, &i->notes, d));
     choose_device(i);
     pl_inquiry_open(i);
     return PL_ERR_OK;

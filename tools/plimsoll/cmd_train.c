@@ -182,7 +182,7 @@ static void tell_note(void *cli, const char *line) {
 }
 
 static int preflight_and_run(const struct pl_cli *cli, const struct pl_world *world,
-                             struct pl_job *job, struct pl_text *notes) {
+                             const struct pl_job *job, uint32_t devices, struct pl_text *notes) {
     struct pl_diag d = {0};
     struct pl_preflight pf;
     struct pl_progress progress = reading_progress(cli);
@@ -195,7 +195,8 @@ static int preflight_and_run(const struct pl_cli *cli, const struct pl_world *wo
                                      .needs_weights = !dry,
                                      .progress = leads ? &progress : NULL,
                                      .teller = &teller,
-                                     .world = world};
+                                     .world = world,
+                                     .devices = devices};
     int status = 0;
     pl_err err = pl_preflight_init(&pf, job, &how, &d);
     if (leads) pl_cli_print_notes(cli, notes);
@@ -216,9 +217,9 @@ static int preflight_and_run(const struct pl_cli *cli, const struct pl_world *wo
 
 /* --- several ranks on this machine ------------------------------------------------------------ */
 
-static bool wants_launcher(const struct pl_cli *cli, const struct pl_job *job,
+static bool wants_launcher(const struct pl_cli *cli, uint32_t devices,
                            const struct pl_world *world) {
-    return pl_job_ranks(job) > 1 && !world->launcher && !pl_cli_has(cli, PL_FLAG_DRY_RUN);
+    return devices > 1 && !world->launcher && !pl_cli_has(cli, PL_FLAG_DRY_RUN);
 }
 
 /* Reports the rank that a signal ended, which could not do so itself. */
@@ -234,18 +235,21 @@ static void tell_fallen(const struct pl_fallen *f) {
 
 /* The same command, once a rank. Each decides `device: auto` for itself; here it says how they
  * reach each other, and whether there are enough devices. */
-static int launch(const struct pl_cli *cli, struct pl_job *job) {
+static int launch(const struct pl_cli *cli, const struct pl_job *job, uint32_t ranks) {
     struct pl_diag d = {0};
     struct pl_gpu gpu;
-    const uint32_t ranks = pl_job_ranks(job);
+    struct pl_spec spec;
     const struct pl_world all = {.size = ranks, .local_size = ranks};
     struct pl_fallen fallen = {0};
     int status = 0;
-    pl_err err = pl_device_decide(job, &all, &gpu, &d);
-    if (err == PL_ERR_OK) err = pl_job_check_comm(job, &d);
+    pl_spec_init(&spec, job);
+    spec.facts.devices = ranks;
+    pl_err err = pl_device_decide(job, &all, &spec.facts.device, &gpu, &d);
+    pl_resolve(&spec);
+    if (err == PL_ERR_OK) err = pl_job_check_comm(&spec.job, &d);
     const struct pl_launch l = {.ranks = ranks,
                                 .timeout_seconds = job->comm_timeout_seconds,
-                                .mpi = !pl_device_is_cuda(job->device),
+                                .mpi = !pl_device_is_cuda(spec.job.device),
                                 .argv = cli->argv,
                                 .fallen = &fallen,
                                 .signalled = pl_cli_catch_signals()};
@@ -254,11 +258,13 @@ static int launch(const struct pl_cli *cli, struct pl_job *job) {
     return err == PL_ERR_OK ? status : pl_cli_fail(cli, &d);
 }
 
-/* A launcher has decided how many ranks there are. */
+/* A launcher has decided how many ranks there are: none are counted then. */
 static pl_err count_ranks(const struct pl_cli *cli, const struct pl_world *world,
-                          struct pl_job *job, struct pl_diag *d) {
+                          const struct pl_job *job, uint32_t *devices, struct pl_diag *d) {
     struct pl_text notes = {0};
-    pl_err err = world->launcher ? PL_ERR_OK : pl_preflight_count_ranks(job, &notes, d);
+    *devices = 0;
+    if (world->launcher) return PL_ERR_OK;
+    pl_err err = pl_preflight_count_ranks(job, devices, &notes, d);
     pl_cli_print_notes(cli, &notes);
     pl_text_finish(&notes);
     return err;
@@ -277,21 +283,22 @@ int pl_cmd_train(const struct pl_cli *cli) {
     struct pl_diag d = {.all = &all};
     struct pl_text notes = {0};
     struct pl_world world;
+    uint32_t devices;
     int status;
     pl_err err = pl_world_init(&world, &d);
     const struct pl_cli own = of_rank(cli, &world);
     if (err == PL_ERR_OK)
         err =
             pl_job_read_to_train(&job, cli->args[0], cli->overrides, cli->n_overrides, &notes, &d);
-    if (err == PL_ERR_OK) err = count_ranks(&own, &world, &job, &d);
+    if (err == PL_ERR_OK) err = count_ranks(&own, &world, &job, &devices, &d);
     if (err != PL_ERR_OK && world.rank > 0) /* rank 0 reads the same */
         status = pl_cli_fail_in_short(&own, &d, world.rank);
     else if (err != PL_ERR_OK)
         status = pl_cli_fail(&own, &d);
-    else if (wants_launcher(&own, &job, &world))
-        status = launch(&own, &job);
+    else if (wants_launcher(&own, devices, &world))
+        status = launch(&own, &job, devices);
     else
-        status = preflight_and_run(&own, &world, &job, &notes);
+        status = preflight_and_run(&own, &world, &job, devices, &notes);
     pl_text_finish(&notes);
     pl_job_finish(&job);
     return status;
@@ -304,12 +311,12 @@ int pl_cmd_validate(const struct pl_cli *cli) {
     struct pl_text notes = {0};
     struct pl_preflight pf = {0};
     struct pl_progress progress = reading_progress(cli);
-    const struct pl_admission how = {
+    struct pl_admission how = {
         .judges_output = true, .needs_weights = true, .progress = &progress};
     int status = 0;
     pl_err err =
         pl_job_read_to_train(&job, cli->args[0], cli->overrides, cli->n_overrides, &notes, &d);
-    if (err == PL_ERR_OK) err = pl_preflight_count_ranks(&job, &notes, &d);
+    if (err == PL_ERR_OK) err = pl_preflight_count_ranks(&job, &how.devices, &notes, &d);
     if (err == PL_ERR_OK) err = pl_preflight_init(&pf, &job, &how, &d);
     pl_cli_print_notes(cli, &notes);
     pl_cli_print_notes(cli, &pf.notes);
