@@ -6,12 +6,6 @@
 #include "estimator/base/json_tree.h"
 #include "estimator/config/key_table.h"
 
-void pl_price_report(const struct pl_price *p, struct pl_report *r) {
-    pl_report_bytes(r, "needed_bytes", p->needed_bytes);
-    pl_report_real(r, "flops_per_token", p->flops_per_token);
-    pl_report_word(r, "verdict", pl_verdict_name(p->verdict));
-}
-
 static json_t *price_json(const struct pl_price *p) {
     struct pl_report r = {0};
     pl_price_report(p, &r);

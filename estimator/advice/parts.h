@@ -23,8 +23,6 @@ void pl_advice_set_step(uint32_t samples, struct pl_job *job);
 void pl_advice_job_yaml(const struct pl_job *job, struct pl_text *out);
 /* A job that is recommended: its command, and its keys to be written to a file. */
 void pl_advice_job_text(const struct pl_advice *a, const struct pl_job *job, struct pl_text *out);
-/* Adds needed_bytes, flops_per_token and verdict. */
-void pl_price_report(const struct pl_price *p, struct pl_report *r);
 /* Tables: a line for each length that the data was measured at, and for each cell of the grid. */
 void pl_length_choices_report(const struct pl_advice *a, struct pl_report *r);
 void pl_fit_grid_report(const struct pl_fit_grid *g, struct pl_report *r);

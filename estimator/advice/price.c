@@ -157,3 +157,9 @@ void pl_price_raise_ceiling(const struct pl_program *p, struct pl_job *job) {
         ceil((double)pl_gate_trained(p) / 1e9 / pl_gate_ceiling_devices(p));
     job->given[PL_KEY_full_ft_ceiling_billions] = true;
 }
+
+void pl_price_report(const struct pl_price *p, struct pl_report *r) {
+    pl_report_bytes(r, "needed_bytes", p->needed_bytes);
+    pl_report_real(r, "flops_per_token", p->flops_per_token);
+    pl_report_word(r, "verdict", pl_verdict_name(p->verdict));
+}

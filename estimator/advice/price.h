@@ -3,6 +3,7 @@
 #define PL_ESTIMATOR_ADVICE_PRICE_H
 
 #include "estimator/autobatch/decide.h"
+#include "estimator/base/report_rows.h"
 #include "estimator/gate/gate.h"
 #include "estimator/search/change.h"
 
@@ -41,5 +42,7 @@ pl_err pl_price_largest_batch(const struct pl_question *q, struct pl_trials *t, 
 /* The largest divisor of `samples` up to `largest`, so that every micro-batch is whole; where
  * samples is 0 the largest power of two. 0 when largest is. */
 uint32_t pl_price_micro_batch(uint32_t largest, uint32_t samples);
+/* Adds needed_bytes, flops_per_token and verdict. */
+void pl_price_report(const struct pl_price *p, struct pl_report *r);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/json_tree.h"
-#include "estimator/base/report.h"
+#include "estimator/base/report_rows.h"
 #include "estimator/base/units.h"
 #include "estimator/config/job_text.h"
 #include "estimator/config/job_values.h"

@@ -25,7 +25,7 @@ void *pl_calloc(size_t n, size_t bytes);
 void *pl_realloc(void *old, size_t bytes);
 char *pl_strdup(const char *s);
 char *pl_strndup(const char *s, size_t most);
-/* asprintf() over pl_realloc: returns the length, or -1 with *out NULL. */
+/* As asprintf over pl_realloc: returns the length, or -1 with *out NULL. */
 int pl_asprintf(char **out, const char *fmt, ...) PL_PRINTF(2, 3);
 int pl_vasprintf(char **out, const char *fmt, va_list ap) PL_PRINTF(2, 0);
 

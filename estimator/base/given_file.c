@@ -85,8 +85,8 @@ static bool is_model_config(const struct given *g) {
     return first_byte(g) == '{' && has_any_key(g, keys);
 }
 
-/* True if the file's name or its magic number is that of rows, or if it is JSON: an array, which no
- * configuration is, or an object with a column that rows have. */
+/* True if the file's name or its magic number is that of rows, or if it is JSON with a column that
+ * rows have. */
 static bool is_rows(const struct given *g) {
     static const char *const ends[] = {
         ".jsonl",    ".ndjson",    ".csv",     ".tsv",      ".parquet", ".arrow",
@@ -99,7 +99,7 @@ static bool is_rows(const struct given *g) {
     if (name_ends(g->path, ends)) return true;
     if (g->n >= 4 && memcmp(g->bytes, "PAR1", 4) == 0) return true;
     if (g->n >= 6 && memcmp(g->bytes, "ARROW1", 6) == 0) return true;
-    return first_byte(g) == '[' || (first_byte(g) == '{' && has_any_key(g, columns));
+    return (first_byte(g) == '[' || first_byte(g) == '{') && has_any_key(g, columns);
 }
 
 /* The first row that the file fits is told; `hint` takes the path wherever it says `@`. */

@@ -64,7 +64,7 @@ pl_err pl_json_refuse(const struct pl_json_error *e, pl_err syntax, const char *
 uint64_t pl_json_weight(const char *text, uint64_t n);
 #define PL_JSON_BRACKET_WEIGHT 4
 
-/* json_dumps() leaves out a key when its buffer cannot grow; this returns the whole text or NULL.
+/* json_dumps leaves out a key when its buffer cannot grow; this returns the whole text or NULL.
  * The caller frees it with free(). */
 char *pl_json_dump(const json_t *v, size_t flags);
 

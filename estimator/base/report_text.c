@@ -1,5 +1,5 @@
 /* report_text.c - the lines of a table as aligned columns and as CSV. */
-#include "estimator/base/report.h"
+#include "estimator/base/report_rows.h"
 
 #include "estimator/base/units.h"
 

@@ -3,7 +3,7 @@
 #ifndef PL_ESTIMATOR_GATE_ESTIMATE_H
 #define PL_ESTIMATOR_GATE_ESTIMATE_H
 
-#include "estimator/base/report.h"
+#include "estimator/base/report_rows.h"
 #include "estimator/gate/gate.h"
 
 #include <jansson.h>

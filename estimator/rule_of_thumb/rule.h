@@ -12,7 +12,7 @@
 #define PL_ESTIMATOR_RULE_OF_THUMB_RULE_H
 
 #include "estimator/base/diag.h"
-#include "estimator/base/report.h"
+#include "estimator/base/report_rows.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -223,8 +223,8 @@ static void fill_accumulation(const struct pl_rule_inputs *in, struct pl_report 
     }
 }
 
-/* Fills a line with weights, gradients and states alone: what is over the card here needs no look at
- * the rest. */
+/* Fills a line with weights, gradients and states alone: if these are over the card, the rest need
+ * not be looked at. */
 static void freezing_line(const struct pl_rule_inputs *in, double trained_billions,
                           struct pl_report *r) {
     double weights = in->params_billions * in->precision->bytes;

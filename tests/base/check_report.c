@@ -1,7 +1,7 @@
 /* check_report.c - typed rows come out as JSON in their order and are found by their names. */
 #include "estimator/base/alloc.h"
 #include "estimator/base/json_tree.h"
-#include "estimator/base/report.h"
+#include "estimator/base/report_rows.h"
 
 #include <check.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* report.c - rows are written one by one, found by name, and printed as JSON. */
-#include "estimator/base/report.h"
+/* report_rows.c - rows are written one by one, found by name, and printed as JSON. */
+#include "estimator/base/report_rows.h"
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/json_tree.h"
