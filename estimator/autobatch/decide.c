@@ -259,20 +259,9 @@ pl_err pl_decide_again(struct pl_question *q, uint64_t limit, struct pl_trials *
                        struct pl_diag *d) {
     struct pl_variant v;
     pl_variant_of(&v, q);
-    if (pl_job_has_open_step(&v.job) && pl_question_accumulation(q) > 1) {
-        v.job.global_batch_size = pl_job_step_samples(&v.job);
-        v.job.gradient_accumulation_steps = PL_UNSET_U32;
-    }
-    v.job.batch_size = q->batch_size;
-    v.q.recompute = PL_RECOMPUTE_AUTO;
-    v.q.loss_chunk_tokens = v.q.mlp_chunk_tokens = PL_AUTO;
-    v.q.unpack_bytes = PL_AUTO_BYTES;
-    v.q.in_backward = PL_TRI_AUTO;
+    pl_job_fix_batch(&v.job, q->batch_size, pl_question_accumulation(q) > 1);
+    pl_question_open(&v.q, &v.job, q->model);
     PL_TRY(pl_decide_levels(&v.q, q->batch_size, trials, NULL, d));
-    q->recompute = v.q.recompute;
-    q->loss_chunk_tokens = v.q.loss_chunk_tokens;
-    q->mlp_chunk_tokens = v.q.mlp_chunk_tokens;
-    q->unpack_bytes = v.q.unpack_bytes;
-    q->in_backward = v.q.in_backward;
+    pl_question_take(q, &v.q);
     return pl_question_measure_within(q, limit, &trials->held, d);
 }

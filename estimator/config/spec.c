@@ -120,17 +120,29 @@ static void take_data(struct pl_job_facts *f, struct pl_job *job) {
 
 /* --- the plan -------------------------------------------------------------------------------- */
 
-void pl_job_settle(struct pl_job *job, const struct pl_decided *x) {
-    if (!x->are) return;
+void pl_job_fix_batch(struct pl_job *job, uint32_t batch_size, bool keeps_step) {
+    if (pl_job_has_open_step(job) && keeps_step && pl_job_step_samples(job))
+        fix_step(pl_job_step_samples(job), job);
+    job->batch_size = batch_size;
+}
+
+static void take_choices(const struct pl_decided *x, struct pl_job *job) {
     job->gradient_checkpointing = x->gradient_checkpointing;
     job->loss_chunk_tokens = x->loss_chunk_tokens;
     job->optimizer_in_backward = x->optimizer_in_backward;
     job->mlp_chunk_tokens = x->mlp_chunk_tokens;
     job->unpack_buffer = x->unpack_buffer;
-    if (job->batch_size != PL_AUTO) return;
-    if (pl_job_has_open_step(job) && !x->one_micro_batch && pl_job_step_samples(job))
-        fix_step(pl_job_step_samples(job), job);
-    job->batch_size = x->batch_size;
+}
+
+void pl_job_settle(struct pl_job *job, const struct pl_decided *x) {
+    if (!x->are) return;
+    take_choices(x, job);
+    if (job->batch_size == PL_AUTO) pl_job_fix_batch(job, x->batch_size, !x->one_micro_batch);
+}
+
+void pl_job_settle_choices(struct pl_job *job, const struct pl_decided *x) {
+    take_choices(x, job);
+    if (x->one_micro_batch) pl_job_fix_batch(job, x->batch_size, false);
 }
 
 static void take_schedule(const struct pl_job_facts *f, struct pl_job *job) {

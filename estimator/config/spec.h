@@ -99,5 +99,10 @@ void pl_spec_cut(struct pl_spec *s, uint32_t batch_size, uint64_t samples);
 /* Writes decisions into a job with the same open keys: batch_size included, and global_batch_size
  * where no key sizes the step. */
 void pl_job_settle(struct pl_job *job, const struct pl_decided *x);
+/* The same for a plan of any micro-batch: a step that no key sizes stays open, but where it is one
+ * micro-batch. */
+void pl_job_settle_choices(struct pl_job *job, const struct pl_decided *x);
+/* Writes down the micro-batch; a step that no key sizes keeps its samples, or follows from it. */
+void pl_job_fix_batch(struct pl_job *job, uint32_t batch_size, bool keeps_step);
 
 #endif

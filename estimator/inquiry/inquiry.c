@@ -47,6 +47,7 @@ bool pl_inquiry_means_gpu(const struct pl_job *job) {
 
 pl_err pl_inquiry_aim(struct pl_inquiry *i, const char *gpu, struct pl_diag *d) {
     const struct pl_job *job = &i->job;
+    pl_spec_init(&i->spec, job);
     if (gpu)
         PL_TRY(aim_at_card(i, gpu, d));
     else if (pl_inquiry_means_gpu(job))
@@ -58,7 +59,7 @@ pl_err pl_inquiry_aim(struct pl_inquiry *i, const char *gpu, struct pl_diag *d) 
 }
 
 void pl_inquiry_open(struct pl_inquiry *i) {
-    const struct pl_job *job = &i->job;
+    const struct pl_job *job = &i->spec.job;
     struct pl_budget *b = &i->q.budget;
     pl_question_open(&i->q, job, &i->model);
     i->q = pl_question_of_last(&i->q);
@@ -86,7 +87,8 @@ pl_err pl_inquiry_read_model(struct pl_inquiry *i, struct pl_diag *d) {
 /* --- the answer ------------------------------------------------------------------------------- */
 
 pl_err pl_inquiry_decide(struct pl_inquiry *i, struct pl_diag *d) {
-    PL_TRY(pl_sharding_decide(&i->q, &i->job.sharding, &i->notes, d));
+    PL_TRY(pl_sharding_decide(&i->q, &i->spec.facts.sharding, &i->notes, d));
+    pl_resolve(&i->spec);
     PL_TRY(pl_decide(&i->q, PL_BATCH_LIMIT, &i->search, &i->notes, d));
     if (!pl_traits_run(&i->q.traits)) i->q.recommended = 0;
     if (i->job.batch_size == PL_AUTO && !i->q.budget.known)

@@ -24,9 +24,10 @@
 #include "estimator/card/cards.h"
 #include "estimator/gate/estimate.h"
 
-struct pl_inquiry { /* not to be copied: q borrows job and model */
-    struct pl_question q;
-    struct pl_job job;
+struct pl_inquiry {       /* not to be copied: q borrows job and model */
+    struct pl_question q; /* about the job of `spec` */
+    struct pl_job job;    /* as it was written */
+    struct pl_spec spec;
     struct pl_model model;
     struct pl_text notes;       /* one a line */
     struct pl_autobatch search; /* its plan may be that of q */
@@ -37,8 +38,8 @@ bool pl_inquiry_means_gpu(const struct pl_job *job);
 /* Opens the question with traits and budget from i->job and `gpu` (NULL: none). USAGE: no card is
  * called so. */
 pl_err pl_inquiry_aim(struct pl_inquiry *i, const char *gpu, struct pl_diag *d);
-/* The half of it for traits and budget that are there: opens the question, with vram_budget and
- * vram_margin of the job. */
+/* The half of it for specification, traits and budget that are there: opens the question, with
+ * vram_budget and vram_margin of the job. */
 void pl_inquiry_open(struct pl_inquiry *i);
 /* The model that the job names (find.h). */
 pl_err pl_inquiry_read_model(struct pl_inquiry *i, struct pl_diag *d);

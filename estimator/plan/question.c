@@ -105,13 +105,28 @@ uint32_t pl_question_most_samples(const struct pl_question *q) {
     return (uint32_t)pl_u64_max(1, pl_question_most_tokens(q) / q->job->max_seq_length);
 }
 
+void pl_question_take(struct pl_question *q, const struct pl_question *from) {
+    q->recompute = from->recompute;
+    q->loss_chunk_tokens = from->loss_chunk_tokens;
+    q->in_backward = from->in_backward;
+    q->mlp_chunk_tokens = from->mlp_chunk_tokens;
+    q->unpack_bytes = from->unpack_bytes;
+}
+
+/* Updates in the backward pass that were decided for another micro-batch are none. */
+static uint32_t settled_in_backward(const struct pl_question *q) {
+    const uint32_t own = q->job->optimizer_in_backward;
+    if (own != PL_TRI_AUTO || q->in_backward != PL_TRI_TRUE) return pl_question_in_backward(q);
+    return lets_go(q) ? PL_TRI_TRUE : PL_TRI_FALSE;
+}
+
 struct pl_decided pl_question_decided(const struct pl_question *q) {
     return (struct pl_decided){.are = true,
                                .one_micro_batch = lets_go(q) && may_be_one(q->job),
                                .batch_size = q->batch_size,
                                .gradient_checkpointing = pl_question_level(q),
                                .loss_chunk_tokens = pl_question_chunk(q),
-                               .optimizer_in_backward = pl_question_in_backward(q),
+                               .optimizer_in_backward = settled_in_backward(q),
                                .mlp_chunk_tokens = pl_question_mlp_chunk(q),
                                .unpack_buffer = pl_question_unpack(q)};
 }
@@ -122,18 +137,11 @@ void pl_question_settle(const struct pl_question *q, struct pl_job *job) {
 }
 
 pl_err pl_question_shape(const struct pl_question *q, struct pl_job_shape *out, struct pl_diag *d) {
-    const uint32_t level = pl_question_level(q);
+    const struct pl_decided decided = pl_question_decided(q);
     struct pl_job job = *q->job; /* strings and lists stay borrowed */
-    if (lets_go(q) && may_be_one(&job)) job.batch_size = q->batch_size;
+    pl_job_settle_choices(&job, &decided);
     PL_TRY(pl_job_shape_init(&job, q->model, &q->traits, q->batch_size, out, d));
-    out->recompute = level == PL_RECOMPUTE_AUTO ? PL_RECOMPUTE_FULL : level;
     out->rank = out->ranks > 1 ? q->rank : 0;
-    out->loss_chunk_tokens = pl_question_chunk(q);
-    if (lets_go(q)) out->gradients = PL_GRADIENTS_OF_UPDATE;
-    const uint32_t mlp = pl_question_mlp_chunk(q);
-    out->mlp_chunk_tokens = mlp == PL_AUTO || q->job->inference ? 0 : mlp;
-    const uint64_t unpack = pl_question_unpack(q);
-    out->unpack_bytes = unpack == PL_AUTO_BYTES || out->mode != PL_MODE_QLORA ? 0 : unpack;
     return PL_ERR_OK;
 }
 

@@ -70,6 +70,8 @@ uint64_t pl_question_unpack(const struct pl_question *q);
  * mlp_chunk_tokens at most. */
 uint64_t pl_question_most_tokens(const struct pl_question *q);
 uint32_t pl_question_most_samples(const struct pl_question *q); /* in so many tokens; at least 1 */
+/* Takes over what was decided of another question, but for the batch. */
+void pl_question_take(struct pl_question *q, const struct pl_question *from);
 /* What was decided, as values of the keys; the job's own where it has set them. */
 struct pl_decided pl_question_decided(const struct pl_question *q);
 /* Writes it into a job with the same open keys (spec.h). */

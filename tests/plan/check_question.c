@@ -106,6 +106,25 @@ START_TEST(a_settled_job_has_the_same_plan) {
 }
 END_TEST
 
+/* Updates in the backward pass that were decided for a larger micro-batch wait for no others. */
+START_TEST(a_decision_that_no_longer_holds_is_settled_as_none) {
+    struct pl_job_shape before, after;
+    struct pl_variant v;
+    set("mode", "full");
+    set("batch_size", "2");
+    set("global_batch_size", "4");
+    struct pl_question q = ask(80);
+    q.in_backward = PL_TRI_TRUE;
+    pl_variant_of(&v, &q);
+    pl_question_settle(&q, &v.job);
+    ck_assert_uint_eq(v.job.optimizer_in_backward, PL_TRI_FALSE);
+    ck_assert_int_eq(pl_question_shape(&q, &before, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_question_shape(&v.q, &after, NULL), PL_ERR_OK);
+    ck_assert_uint_eq(before.gradients, PL_GRADIENTS_OF_JOB);
+    ck_assert_mem_eq(&before, &after, sizeof before);
+}
+END_TEST
+
 static const char *const growing[][5] = {
     /* key, and values of which a later one needs more */
     {"batch_size", "1", "2", "3", "9"},
@@ -226,6 +245,7 @@ int main(void) {
     tcase_add_test(t, what_the_job_says_wins_over_what_was_decided);
     tcase_add_test(t, a_decided_chunk_makes_no_more_than_so_many);
     tcase_add_loop_test(t, a_settled_job_has_the_same_plan, 0, COUNT(modes));
+    tcase_add_test(t, a_decision_that_no_longer_holds_is_settled_as_none);
     tcase_add_loop_test(t, more_never_needs_less, 0, 6 * COUNT(growing));
     tcase_add_loop_test(t, a_held_plan_leads_to_the_bytes_of_a_new_one, 0, COUNT(modes));
     tcase_add_loop_test(t, the_most_samples_are_the_most, 0, COUNT(limits));

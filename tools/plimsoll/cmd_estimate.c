@@ -20,12 +20,12 @@
 static void choose_device(struct pl_inquiry *i) {
     struct pl_gpu gpu;
     struct pl_context context = {0};
-    if (pl_device_decide(&i->job, NULL, &i->job.device, &gpu, NULL) != PL_ERR_OK) {
+    if (pl_device_decide(&i->job, NULL, &i->spec.facts.device, &gpu, NULL) != PL_ERR_OK) {
         gpu = (struct pl_gpu){.sm = PL_CARD_DEFAULT_SM};
         pl_text_addf(&i->notes, "no GPU answers: planned for compute capability %d.%d\n",
                      PL_CARD_DEFAULT_SM / 10, PL_CARD_DEFAULT_SM % 10);
     }
-    if (!pl_device_is_cuda(i->job.device)) {
+    if (!pl_device_is_cuda(i->spec.facts.device)) {
         i->q.traits = pl_traits_cpu(i->job.threads ? i->job.threads : pl_cpu_count());
         return;
     }
@@ -44,9 +44,11 @@ pl_err pl_estimate_read_inquiry(const struct pl_cli *cli, struct pl_inquiry *i, 
     const bool any_gpu = i->job.device == PL_DEVICE_AUTO && pl_inquiry_means_gpu(&i->job);
     if (any_gpu || pl_cli_has(cli, PL_FLAG_GPU))
         return pl_inquiry_aim(i, cli->flag[PL_FLAG_GPU], d);
+    pl_spec_init(&i->spec, &i->job);
     if (i->job.devices == PL_AUTO)
-        PL_TRY(pl_rank_count_decide(&i->job, &i->model, &i->job.devices, &i->notes, d));
+        PL_TRY(pl_rank_count_decide(&i->job, &i->model, &i->spec.facts.devices, &i->notes, d));
     choose_device(i);
+    pl_resolve(&i->spec);
     pl_inquiry_open(i);
     return PL_ERR_OK;
 }

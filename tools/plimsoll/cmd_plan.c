@@ -195,16 +195,18 @@ static pl_err print_json(const struct pl_inquiry *i, const struct pl_advice *a,
 
 /* A job that several GPUs do not hold is advised on with the sharding that holds most of it:
  * `sharding: auto` is decided by the job's need, and so the same when the command is typed. */
-static void adopt_sharding(const struct pl_fleet *f, struct pl_job *job) {
-    if (pl_job_ranks(job) > 1 && job->sharding == PL_SHARDING_AUTO && f->least)
-        job->sharding = f->least->sharding;
+static void adopt_sharding(const struct pl_fleet *f, struct pl_spec *spec) {
+    const struct pl_job *job = &spec->job;
+    if (pl_job_ranks(job) == 1 || job->sharding != PL_SHARDING_AUTO || !f->least) return;
+    spec->facts.sharding = f->least->sharding;
+    pl_resolve(spec);
 }
 
 static pl_err find_advice(const struct pl_cli *cli, const struct asked *asked, struct pl_inquiry *i,
                           struct pl_advice *a, struct found *f, struct pl_diag *d) {
     PL_TRY(pl_plan_fleet_asked(cli, a, &f->several, d));
     if (f->several.is_answer) return pl_recommend_row(f->several.fleet.best, a->length, &f->one, d);
-    if (f->several.made) adopt_sharding(&f->several.fleet, &i->job);
+    if (f->several.made) adopt_sharding(&f->several.fleet, &i->spec);
     PL_TRY(pl_recommend(a, asked->host_limit, &f->one, d));
     return pl_plan_fleet_fewest(cli, a, &f->one, &f->several, d);
 }
@@ -293,7 +295,7 @@ int pl_cmd_plan(const struct pl_cli *cli) {
     } else if (err == PL_ERR_OK) {
         err = read_lengths(cli, &i, &lengths, &d);
         if (err == PL_ERR_OK)
-            err = pl_decide_levels(&i.q, pl_autobatch_limit(&i.job), NULL, &i.notes, &d);
+            err = pl_decide_levels(&i.q, pl_autobatch_limit(i.q.job), NULL, &i.notes, &d);
         if (err == PL_ERR_OK) err = pl_advice_begin(&a, &i.q, &lengths, asked.samples, &d);
         if (err == PL_ERR_OK) err = answer(cli, &asked, &i, &a, &holds, &d);
     }

@@ -25,7 +25,7 @@ static pl_err check_question(const struct pl_inquiry *i, struct pl_diag *d) {
         pl_diag_hint(d, "plimsoll estimate-vram MODEL --mode inference");
         return PL_ERR_USAGE;
     }
-    if (i->job.devices == PL_AUTO || pl_job_ranks(&i->job) > 1) {
+    if (i->q.job->devices == PL_AUTO || pl_job_ranks(i->q.job) > 1) {
         pl_diag_set(d, PL_ERR_USAGE, "--longest is about one device");
         pl_diag_hint(d, "leave out `devices`, or ask `plimsoll plan` without --longest");
         return PL_ERR_USAGE;
