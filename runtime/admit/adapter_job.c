@@ -4,47 +4,47 @@
 #include "estimator/config/scalar.h"
 #include "runtime/checkpoint/adapter_config.h"
 
-static pl_err take_list(struct pl_job *job, const char *key, struct pl_text *text,
+static pl_err take_list(struct pl_job *names, const char *key, struct pl_text *text,
                         struct pl_diag *d) {
     pl_text_add(text, "]");
     pl_err err =
-        text->failed ? pl_host_oom(d, "a list") : pl_job_set(job, key, pl_text_str(text), d);
+        text->failed ? pl_host_oom(d, "a list") : pl_job_set(names, key, pl_text_str(text), d);
     pl_text_finish(text);
     return err;
 }
 
-static pl_err take_names(struct pl_job *job, const char *key, const struct pl_target_names *names,
+static pl_err take_names(struct pl_job *names, const char *key, const struct pl_target_names *from,
                          struct pl_diag *d) {
     struct pl_text text = {0};
-    if (!names->n) return PL_ERR_OK;
-    for (uint32_t i = 0; i < names->n; i++) {
+    if (!from->n) return PL_ERR_OK;
+    for (uint32_t i = 0; i < from->n; i++) {
         pl_text_add(&text, i ? ", " : "[");
-        pl_scalar_write(&text, names->items[i]);
+        pl_scalar_write(&text, from->items[i]);
     }
-    return take_list(job, key, &text, d);
+    return take_list(names, key, &text, d);
 }
 
-static pl_err take_layers(struct pl_job *job, const struct pl_target_choice *c,
+static pl_err take_layers(struct pl_job *names, const struct pl_target_choice *c,
                           const struct pl_model *m, struct pl_diag *d) {
     struct pl_text text = {0};
     if (!c->some_layers) return PL_ERR_OK;
     for (uint64_t l = 0; l < m->layers; l++)
         if (pl_target_has_layer(c, l))
             pl_text_addf(&text, "%s%llu", text.len ? ", " : "[", (unsigned long long)l);
-    return take_list(job, "layers_to_transform", &text, d);
+    return take_list(names, "layers_to_transform", &text, d);
 }
 
 /* What the file chooses has been found to choose something of this model. */
-static pl_err take_choice(struct pl_job *job, const struct pl_adapter_config *c,
+static pl_err take_choice(struct pl_job *names, const struct pl_adapter_config *c,
                           const struct pl_model *m, struct pl_diag *d) {
     struct pl_targets found;
     PL_TRY(pl_adapter_config_targets(c, m, &found, d));
-    PL_TRY(pl_job_defaults(job, d));
-    PL_TRY(take_names(job, "lora_target_modules", &c->choice.modules, d));
-    PL_TRY(take_names(job, "lora_exclude_modules", &c->choice.excluded, d));
-    PL_TRY(take_names(job, "layers_pattern", &c->choice.lists, d));
-    PL_TRY(take_names(job, "lora_modules_to_save", &c->choice.whole, d));
-    return take_layers(job, &c->choice, m, d);
+    PL_TRY(pl_job_defaults(names, d));
+    PL_TRY(take_names(names, "lora_target_modules", &c->choice.modules, d));
+    PL_TRY(take_names(names, "lora_exclude_modules", &c->choice.excluded, d));
+    PL_TRY(take_names(names, "layers_pattern", &c->choice.lists, d));
+    PL_TRY(take_names(names, "lora_modules_to_save", &c->choice.whole, d));
+    return take_layers(names, &c->choice, m, d);
 }
 
 pl_err pl_adapter_job_read(struct pl_job *names, const struct pl_model *m, const char *dir,

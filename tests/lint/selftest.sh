@@ -45,7 +45,7 @@ expect() {
 }
 
 fresh
-for lint in layers circles headers allocation lengths text words errors names promises pages invariants; do
+for lint in layers circles headers allocation job lengths text words errors names promises pages invariants; do
     expect "$lint" ""
 done
 
@@ -150,6 +150,20 @@ echo 'void *p = x->malloc(8), *q = pl_malloc(8);' >"$tree/runtime/report/log.c"
 expect allocation ''
 echo 'char *p = malloc(8);' >"$tree/tests/base/check_base.c"
 expect allocation ''
+
+# job: through a pointer, of a run's own copy, and by a pointer that could
+write_job() {
+    fresh
+    echo "$2" >>"$tree/$1"
+    expect job "$3"
+}
+write_job runtime/report/log.c '    pf->job->batch_size = 1;' 'make it a fact'
+write_job runtime/report/log.c '    a.job.batch_size /= 2;' 'a run has no copy'
+write_job runtime/report/log.c 'int f(struct pl_job *job);' 'a run does not write'
+write_job estimator/base/errors.h '    job->given[PL_KEY_mode] = true;' 'make it a fact'
+write_job estimator/base/errors.h '    v->job.batch_size = 1;' ''
+write_job estimator/config/job.c '    job->batch_size = 1;' ''
+write_job runtime/report/log.c '    if (job->batch_size == 1) x(&(const struct pl_job *job));' ''
 
 # long_function LINES: a body with braces where they do not count
 long_function() {
