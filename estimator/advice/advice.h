@@ -62,7 +62,7 @@ pl_err pl_advice_sections(const char *names, unsigned *out, struct pl_diag *d);
 void pl_advice_text(const struct pl_advice *a, unsigned sections, bool colour, unsigned columns,
                     struct pl_text *out);
 struct pl_recommendation; /* recommend.h */
-/* One object; notes as in pl_estimate_json; found (nullable): what is recommended, whose first way
+/* One object; notes as in pl_estimate_json; found (nullable): the recommendation, whose first way
  * is then the advice. NULL when out of memory. */
 json_t *pl_advice_json(const struct pl_advice *a, const struct pl_recommendation *found,
                        const char *notes);

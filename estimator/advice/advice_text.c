@@ -289,7 +289,7 @@ static void add_cards(const struct page *p) {
 
 /* --- what to do ------------------------------------------------------------------------------ */
 
-/* What no batch and no length changes is said first. */
+/* A reason that no batch and no length changes is said first. */
 static void add_refusal(const struct page *p) {
     const struct pl_advice *a = p->a;
     const struct pl_plan *plan = a->estimate.planned.plan;

@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-/* In the words of the job where they can say it: beside `gradient_accumulation_steps` in a file,
- * another key on the command line would contradict it. */
+/* Uses the words of the job where they can say it: another key on the command line would contradict
+ * `gradient_accumulation_steps` in a file. */
 void pl_advice_set_step(uint32_t samples, struct pl_job *job) {
     if (job->given[PL_KEY_gradient_accumulation_steps] && samples % job->batch_size == 0) {
         job->gradient_accumulation_steps = samples / job->batch_size;
@@ -112,7 +112,7 @@ void pl_advice_job_command(const char *verb, const struct pl_job *job, const str
     for (int i = 0; i < PL_KEY_COUNT; i++) {
         const enum pl_key_id key = (enum pl_key_id)i;
         bool named = key == PL_KEY_model || (key == PL_KEY_model_config && !job->model);
-        /* the file has its own keys; what was given beside it carries no place in it */
+        /* the file has its own keys; a value given outside it carries no line of it */
         bool in_file = job->path && job->place[key].line &&
                        (file ? job->given[key] == file->given[key] &&
                                    pl_advice_same_value(job, file, key, &out->failed)

@@ -36,7 +36,7 @@ struct pl_longest { /* not to be copied: best points at a row */
 
 /* DOES_NOT_FIT, or what else the gate says: not even the shortest samples fit at any level. */
 pl_err pl_advice_longest(const struct pl_question *q, struct pl_longest *out, struct pl_diag *d);
-/* Whether the row is longer than the positions that the model was made for. */
+/* True if the row is longer than the positions that the model was made for. */
 bool pl_longest_is_beyond(const struct pl_longest *l, const struct pl_longest_row *row);
 
 /* The proof, the rows, and the command that asks about the longest of them. */

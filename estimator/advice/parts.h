@@ -28,7 +28,7 @@ void pl_length_choices_report(const struct pl_advice *a, struct pl_report *r);
 void pl_fit_grid_report(const struct pl_fit_grid *g, struct pl_report *r);
 /* The sub-command that a job is for: `train` where it has data. */
 const char *pl_advice_verb(const struct pl_job *job);
-/* Whether a key is written alike for both jobs; *failed becomes true when out of memory. */
+/* True if a key is written alike for both jobs; *failed becomes true when out of memory. */
 bool pl_advice_same_value(const struct pl_job *a, const struct pl_job *b, enum pl_key_id key,
                           bool *failed);
 /* A command line for a POSIX shell. file (nullable): the job as it was read; keys that are the same

@@ -98,7 +98,7 @@ struct pl_vram_estimate {
     struct pl_vram_quick quick;
     const char *refusal; /* what training would be refused with, "RUNTIME_DOES_NOT_FIT"; or NULL */
 
-    /* what connects this rank to others, beside arenas and context; 0 where it is alone */
+    /* the connections of this rank, not part of arenas and context; 0 where it is alone */
     double comm_gb;
     uint64_t comm_bytes;
 };
@@ -123,8 +123,8 @@ struct pl_vram_error {
  *                   is one of the settings
  *   settings        further "key=value" settings, NULL after the last, or NULL: any key that
  *                   `plimsoll help keys` lists, such as "gradient_checkpointing=none" or
- *                   "vram_budget=16GiB", which asks about a GPU unless "device=cpu" stands
- *                   beside it, and "gpu=NAME", a GPU that `plimsoll cards` lists
+ *                   "vram_budget=16GiB", which asks about a GPU unless "device=cpu" is
+ *                   among them, and "gpu=NAME", a GPU that `plimsoll cards` lists
  *   error           may be NULL
  * Returns an estimate for pl_estimate_free(), or NULL. A job that does not fit is an estimate with
  * the verdict "no". */
@@ -132,11 +132,11 @@ PL_PUBLIC struct pl_vram_estimate *
 pl_estimate_vram(const char *model, const char *mode, uint32_t lora_r, uint32_t batch_size,
                  uint32_t max_seq_length, const char *const *settings, struct pl_vram_error *error);
 
-/* What the job needs <= vram_gb, on exact bytes: the answer for `vram_gb` x 10^9 bytes that can be
- * had; false for NULL. A card is a GPU: where the settings named no device, no "gpu=NAME" and no
- * budget, the needs are those of the GPU's program and context at e->batch_size, not total_gb,
- * which is the CPU's. A card offers less than its nameplate; "gpu=NAME" makes a verdict that knows
- * by how much. */
+/* True if the job needs at most vram_gb, on exact bytes: the answer for `vram_gb` x 10^9 bytes that
+ * can be had; false for NULL. A card is a GPU: where the settings named no device, no "gpu=NAME"
+ * and no budget, the needs are those of the GPU's program and context at e->batch_size, not
+ * total_gb, which is the CPU's. A card offers less than its nameplate; "gpu=NAME" makes a verdict
+ * that knows by how much. */
 PL_PUBLIC bool pl_estimate_fits_on_card(const struct pl_vram_estimate *e, double vram_gb);
 
 /* "VRAM estimate (lora, 7.6B params, batch=2, seq=2048): total=17.4GB" into buf, cut to `size` with

@@ -7,8 +7,8 @@
  *
  *   RP1  a row has one type: no printer or reader guesses it from a text
  *   RP2  names and words are borrowed, texts and trees are owned
- *   RP3  memory that was missing for a row is a missing answer, never one that lacks a row: JSON is
- *        NULL then, and a text has `failed`
+ *   RP3  a row for which memory was missing makes the whole answer fail: JSON is NULL then, and a
+ *        text has `failed`
  *   RP4  the rows after pl_report_next() are a line of a table; a table has no other rows
  *
  * Use: struct pl_report r = {0}; pl_report_count(&r, "batch_size", 4);
@@ -101,8 +101,8 @@ struct pl_report_column {
  * and one that is null is "-". */
 void pl_report_columns(const struct pl_report *r, const struct pl_report_column *columns,
                        uint32_t n, const char *dim, const char *off, struct pl_text *out);
-/* As pl_report_columns(), with every row of the first line as a column as wide as its widest
- * cell. */
+/* As pl_report_columns(), with every row of the first line as a column that is as wide as its
+ * widest cell. */
 void pl_report_all_columns(const struct pl_report *r, struct pl_text *out);
 /* The named rows of each line as RFC 4180 has them, bytes as a number; none of their words needs
  * quotes. */

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-/* What `save_merged` takes at the end of a run: a program of its own, in the machine's memory. */
+/* `save_merged` at the end of a run is a program of its own, in the machine's memory. */
 static pl_err plan_merged_export(struct pl_estimate *e, struct pl_diag *d) {
     const struct pl_traits traits = pl_traits_cpu(pl_cpu_count());
     const struct pl_job_shape *s = &e->planned.program->shape;

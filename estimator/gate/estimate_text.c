@@ -57,7 +57,7 @@ static void ledger_row(struct pl_text *out, const struct style *s, const struct 
     pl_text_add(out, "\n");
 }
 
-/* What lies in the machine's memory, all of it and by what may not be swapped. */
+/* Adds the bytes in the machine's memory, and the part of them that cannot be swapped. */
 static void add_host(const struct pl_plan *plan, struct pl_text *out) {
     char size[PL_BYTES_TEXT], exact[PL_COUNT_TEXT], pinned[PL_BYTES_TEXT];
     uint64_t total = pl_plan_host_total(plan), pageable = pl_plan_host_bytes(plan, PL_PLACE_HOST);
@@ -72,8 +72,8 @@ static void add_host(const struct pl_plan *plan, struct pl_text *out) {
                      pl_bytes_text(total - pageable, pinned));
 }
 
-/* By how much the total may be off: by the context and what connects ranks, until a run has
- * measured them. */
+/* Adds how far the total may be off: context and connections are guesses until a run has measured
+ * them. */
 static void add_doubt(const struct pl_budget *b, struct pl_text *out) {
     char size[PL_BYTES_TEXT], exact[PL_COUNT_TEXT];
     if (b->doubt_bytes == 0) return;
@@ -177,7 +177,7 @@ static void add_target(const struct pl_traits *t, struct pl_text *out) {
                      t->threads == 1 ? "" : "s");
 }
 
-/* Of a level that `auto` chose there may be another that holds more, in more time. */
+/* Another level than the one that `auto` chose may hold a larger batch, in more time. */
 static void add_largest(const struct pl_question *q, struct pl_text *out) {
     if (!q->recommended) return;
     pl_text_addf(out, "  largest batch that fits: %u", q->recommended);

@@ -21,7 +21,7 @@ enum pl_provenance {
 };
 const char *pl_provenance_name(enum pl_provenance p);
 
-/* Of the card's size, and of the context line. */
+/* The provenance of the card's size, and of the context line. */
 enum pl_provenance pl_budget_provenance(const struct pl_budget *b);
 enum pl_provenance pl_context_provenance(const struct pl_budget *b);
 

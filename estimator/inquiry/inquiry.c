@@ -41,8 +41,8 @@ static void aim_at_any_gpu(struct pl_inquiry *i) {
 }
 
 bool pl_inquiry_means_gpu(const struct pl_job *job) {
-    const bool beside = job->given[PL_KEY_vram_budget] && !job->place[PL_KEY_vram_budget].line;
-    return pl_device_is_cuda(job->device) || (beside && job->device == PL_DEVICE_AUTO);
+    const bool outside = job->given[PL_KEY_vram_budget] && !job->place[PL_KEY_vram_budget].line;
+    return pl_device_is_cuda(job->device) || (outside && job->device == PL_DEVICE_AUTO);
 }
 
 pl_err pl_inquiry_aim(struct pl_inquiry *i, const char *gpu, struct pl_diag *d) {

@@ -8,7 +8,7 @@
  *       on a GPU that the kernels are not made for nothing fits, and the bytes are those of the
  *       oldest that they are made for
  *   Q2  without one the plan is the CPU back-end's; under `device: cuda`, and where a budget is
- *       given beside the job and no device, it is the plan of a GPU of compute capability
+ *       given outside the job's file and no device, it is the plan of a GPU of compute capability
  *       PL_CARD_DEFAULT_SM. A vram_budget in the job's file is of the device that would run it
  *   Q3  vram_budget wins over the size of the GPU, not over its context
  *   Q4  whether a model fits whose architecture is not computed here cannot be determined: the
@@ -33,7 +33,7 @@ struct pl_inquiry {       /* not to be copied: q borrows job and model */
     struct pl_autobatch search; /* its plan may be that of q */
 };
 
-/* Whether the job is asked about on a GPU that is not named (Q2). */
+/* True if the job is asked about on a GPU that is not named (Q2). */
 bool pl_inquiry_means_gpu(const struct pl_job *job);
 /* Opens the question with traits and budget from i->job and `gpu` (NULL: none). USAGE: no card is
  * called so. */

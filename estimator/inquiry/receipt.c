@@ -1,3 +1,4 @@
+/* receipt.c - a receipt is written from an estimate, and read back with every sum checked. */
 #include "estimator/inquiry/receipt.h"
 
 #include "estimator/base/json_tree.h"
@@ -35,7 +36,7 @@ static json_t *settings_json(const struct pl_job *job) {
     return o;
 }
 
-/* What the question leaves open. */
+/* Lists the decisions that the question leaves open. */
 static json_t *decided_json(const struct pl_question *q) {
     static const enum pl_key_id open[] = {PL_KEY_batch_size, PL_KEY_gradient_checkpointing,
                                           PL_KEY_loss_chunk_tokens, PL_KEY_mlp_chunk_tokens,

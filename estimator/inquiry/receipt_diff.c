@@ -63,15 +63,15 @@ static void add_lines(struct pl_receipt_diff *x, const json_t *ledger, bool afte
     }
 }
 
-/* What is beside the arenas. */
-static const char *const beside[] = {"context", "comm"};
-#define N_BESIDE (sizeof beside / sizeof *beside)
+/* The lines of a total that are not arenas. */
+static const char *const outside[] = {"context", "comm"};
+#define N_OUTSIDE (sizeof outside / sizeof *outside)
 
-static void add_beside(struct pl_receipt_diff *x) {
-    for (size_t i = 0; i < N_BESIDE; i++) {
-        struct pl_receipt_row *r = row_of(x, "device", beside[i]);
-        r->before += bytes_of(planned(x->before, "bytes"), beside[i]);
-        r->after += bytes_of(planned(x->after, "bytes"), beside[i]);
+static void add_outside(struct pl_receipt_diff *x) {
+    for (size_t i = 0; i < N_OUTSIDE; i++) {
+        struct pl_receipt_row *r = row_of(x, "device", outside[i]);
+        r->before += bytes_of(planned(x->before, "bytes"), outside[i]);
+        r->after += bytes_of(planned(x->after, "bytes"), outside[i]);
     }
 }
 
@@ -85,7 +85,7 @@ static void drop_equal(struct pl_receipt_diff *x) {
 static pl_err make_rows(struct pl_receipt_diff *x, struct pl_diag *d) {
     static const char *const ledgers[] = {"ledger", "host_ledger"};
     const json_t *both[2] = {x->before, x->after};
-    size_t most = N_BESIDE;
+    size_t most = N_OUTSIDE;
     for (int l = 0; l < 2; l++)
         for (int i = 0; i < 2; i++)
             most += json_array_size(planned(both[i], ledgers[l]));
@@ -94,7 +94,7 @@ static pl_err make_rows(struct pl_receipt_diff *x, struct pl_diag *d) {
     for (int l = 0; l < 2; l++) {
         for (int i = 0; i < 2; i++)
             add_lines(x, planned(both[i], ledgers[l]), i == 1);
-        if (l == 0) add_beside(x);
+        if (l == 0) add_outside(x);
     }
     drop_equal(x);
     return PL_ERR_OK;
@@ -132,7 +132,7 @@ static void add_changes(struct pl_text *out, const json_t *before, const json_t 
     }
 }
 
-/* What was left open in the same way, and decided in another one. */
+/* Explains settings that were left open in the same way and decided in another one. */
 static void explain_decisions(struct pl_receipt_diff *x, const json_t *was, const json_t *is) {
     const json_t *now = json_object_get(x->after, "decided");
     json_t *then = json_object_get(x->before, "decided"), *v;

@@ -223,8 +223,8 @@ static void fill_accumulation(const struct pl_rule_inputs *in, struct pl_report 
     }
 }
 
-/* Fills a line with weights, gradients and states alone: if these are over the card, the rest need
- * not be looked at. */
+/* Fills a line with weights, gradients and states alone: a sum that is over the card here needs no
+ * look at the rest. */
 static void freezing_line(const struct pl_rule_inputs *in, double trained_billions,
                           struct pl_report *r) {
     double weights = in->params_billions * in->precision->bytes;
@@ -269,7 +269,7 @@ static void fill_tiers(const struct pl_rule_inputs *in, struct pl_report *r) {
 
 /* --- words ----------------------------------------------------------------------------------- */
 
-/* What people get wrong, and the setting that puts it right. */
+/* Lists what people get wrong, and the setting that puts it right. */
 static void fill_mistakes(const struct pl_rule_inputs *in, struct pl_report *r) {
     static const struct {
         const char *name, *mistake, *symptom, *fix, *setting;
@@ -315,7 +315,7 @@ static void fill_checklist(const struct pl_rule_inputs *in, struct pl_report *r)
     }
 }
 
-/* What the program cannot plan yet is asked of the rule of thumb. */
+/* Each published estimate stands next to the command that plans the same job. */
 static void fill_samples(const struct pl_rule_inputs *in, struct pl_report *r) {
     static const struct {
         const char *id, *total_gb, *says, *command;

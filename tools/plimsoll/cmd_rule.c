@@ -11,7 +11,7 @@
     "the published listing does not return the output shown with it; the parts follow that output"
 #define NOTE_TEXT 192
 
-/* Says how LoRA's adapters are counted: the one part of which neither edition shows its layers. */
+/* Says how many layers of LoRA's adapters are counted, which neither edition shows. */
 static bool adapter_note(const struct pl_rule_inputs *in, char out[NOTE_TEXT]) {
     snprintf(out, NOTE_TEXT,
              "gradients and optimizer count the adapters of %g layer, as that output does; the "
