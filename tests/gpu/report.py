@@ -116,8 +116,8 @@ def prepare(book, machine, clock, gpu, devices):
 
 def arguments():
     parser = argparse.ArgumentParser(prog="gpu_report", description=__doc__.split("\n")[0],
-                                     epilog="CONTRIBUTING.md has the commands for a GPU that is "
-                                     "lent for half an hour.")
+                                     epilog="docs/gpu-report.md has the commands for a GPU that "
+                                     "is lent for half an hour.")
     parser.add_argument("--minutes", type=float, default=9, help="of this call (9)")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "tests/gpu")
     parser.add_argument("--only", help="parts, with commas: suites, sanitizers, memory, speed, "
