@@ -207,6 +207,14 @@ text runtime/report/log.c '"/tmp/x-XXXXXX"' ''
 text runtime/report/log.c "$(printf '%0101d' 0)" 'longer than 100 columns'
 text runtime/report/log.c "$(printf '%0100d' 0)" ''
 
+fresh
+printf 'IndentWidth: 4\nColumnLimit: 100\n' >"$tree/.clang-format"
+printf 'indent_size = 4\nmax_line_length = 80\n' >"$tree/.editorconfig"
+expect text 'max_line_length 80, .clang-format has 100'
+sed -i 's/80/100/' "$tree/.editorconfig"
+expect text ''
+rm "$tree/.clang-format" "$tree/.editorconfig"
+
 for word in '/wo''rk/x' 'sha''red/x' 'a helper ses''sion' 'an AI assis''tant'; do
     fresh
     echo "$word" >>"$tree/README.md"

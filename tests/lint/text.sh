@@ -1,6 +1,6 @@
 #!/bin/sh
 # text.sh SOURCE-ROOT - no trailing blanks; in C no tab, no line past 100 columns, no note to do
-# something later.
+# something later. Columns and indents of .editorconfig are those of .clang-format.
 set -eu
 . "$(dirname "$0")/files.sh"
 cd "$1"
@@ -25,4 +25,16 @@ if [ -n "$c" ]; then
     complain "longer than 100 columns" '^.{101}' $c
     complain "a note to do it later" '(^|[^[:alnum:]_])(TO''DO|FIX''ME|XX''X)($|[^[:alnum:]_])' $c
 fi
+# setting FILE NAME: its value, of the first line that has one.
+setting() {
+    sed -n "s/^$2[ :=]*//p" "$1" | head -n 1
+}
+for pair in max_line_length:ColumnLimit indent_size:IndentWidth; do
+    [ -f .editorconfig ] || continue
+    ours=$(setting .editorconfig "${pair%:*}")
+    theirs=$(setting .clang-format "${pair#*:}")
+    [ "$ours" = "$theirs" ] && continue
+    echo ".editorconfig: ${pair%:*} $ours, .clang-format has $theirs" >&2
+    bad=$((bad + 1))
+done
 finish text "$bad"
