@@ -23,9 +23,9 @@
 #include <stdint.h>
 
 #define PLIMSOLL_VERSION_MAJOR 0
-#define PLIMSOLL_VERSION_MINOR 1
+#define PLIMSOLL_VERSION_MINOR 2
 #define PLIMSOLL_VERSION_PATCH 0
-#define PLIMSOLL_VERSION       "0.1.0"
+#define PLIMSOLL_VERSION       "0.2.0"
 
 #if defined(__GNUC__)
 #define PL_PUBLIC __attribute__((visibility("default")))

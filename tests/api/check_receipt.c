@@ -1,4 +1,5 @@
 /* check_receipt.c - a receipt is the answer and adds up; two of them are compared line by line. */
+#include "estimator/api/plimsoll.h"
 #include "estimator/config/job_text.h"
 #include "estimator/config/job_values.h"
 #include "estimator/inquiry/answer.h"
@@ -180,7 +181,8 @@ START_TEST(the_same_question_may_get_another_program_or_another_plan) {
         *const changed[] = {"plan", "program"},
                *const says[] = {
                    "the same program, placed in another way\n",
-                   "the same question, answered with another program: version 0.1.0 -> 0.1.0\n"};
+                   "the same question, answered with another program: version " PLIMSOLL_VERSION
+                   " -> " PLIMSOLL_VERSION "\n"};
     json_t *before = receipt(NULL), *after = receipt(NULL), *decided;
     for (int i = 0; i < 2; i++) {
         json_object_set_new(json_object_get(after, "digests"), changed[i], json_string("other"));

@@ -1,7 +1,8 @@
 #!/bin/sh
-# pages.sh SOURCE-ROOT - README.md has at most 200 lines and names every page of docs/; every link in
-# README.md, CONTRIBUTING.md and docs/ leads to a file, and to a heading of it where it names one;
-# docs/reference.md has every environment variable that the program reads.
+# pages.sh SOURCE-ROOT - README.md has at most 200 lines and names every page of docs/ and of the
+# root; every link of these pages leads to a file, and to a heading of it where it names one;
+# docs/reference.md has every environment variable that the program reads; the newest release of
+# CHANGELOG.md is the version that meson.build has.
 set -eu
 . "$(dirname "$0")/files.sh"
 cd "$1"
@@ -17,10 +18,11 @@ complain() {
 anchors() {
     sed -n 's/^##* //p' "$1" | tr 'A-Z ' 'a-z-' | tr -dc 'a-z0-9_\n-'
 }
-for page in README.md CONTRIBUTING.md docs/*.md; do
+for page in *.md docs/*.md; do
     [ -f "$page" ] || continue
     case $page in
-    docs/*) grep -qF "]($page" README.md || complain "README.md: no link to $page" ;;
+    README.md) ;;
+    *) grep -qF "]($page" README.md || complain "README.md: no link to $page" ;;
     esac
     for link in $(grep -oE '\]\([^)]*\)' "$page" | sed 's/^](//; s/)$//' | sort -u); do
         case $link in *://*) continue ;; esac
@@ -34,6 +36,11 @@ for page in README.md CONTRIBUTING.md docs/*.md; do
         fi
     done
 done
+
+version=$(sed -n "s/^  version: '\(.*\)',\$/\1/p" meson.build 2>/dev/null || true)
+newest=$(sed -n 's/^## \([0-9][0-9.]*\).*/\1/p' CHANGELOG.md 2>/dev/null | head -n 1)
+[ "$version" = "$newest" ] ||
+    complain "CHANGELOG.md: the newest release is ${newest:-none}, meson.build has ${version:-none}"
 
 read_in=$(c_files '*.c' | grep -v '^tests/' || true)
 # shellcheck disable=SC2086 # names of this tree hold no blanks

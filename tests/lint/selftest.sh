@@ -251,6 +251,15 @@ pages docs/reference.md '[x](gone.md)' 'docs/reference.md: no file gone.md'
 pages docs/reference.md '[x](../README.md#gone)' 'no heading ../README.md#gone'
 pages docs/reference.md '[x](#next)' ''
 pages docs/more.md '# More' 'README.md: no link to docs/more.md'
+pages MORE.md '# More' 'README.md: no link to MORE.md'
+pages CHANGELOG.md '## 0.2.0' 'the newest release is 0.2.0, meson.build has none'
+fresh
+printf "project('x', 'c',\n  version: '0.2.0',\n" >"$tree/meson.build"
+printf '## 0.3.0\n\n## 0.2.0\n' >"$tree/CHANGELOG.md"
+echo '[changes](CHANGELOG.md)' >>"$tree/README.md"
+expect pages 'the newest release is 0.3.0, meson.build has 0.2.0'
+sed -i 1d "$tree/CHANGELOG.md"
+expect pages ''
 pages README.md "$(yes 'a line' | head -n 200)" 'README.md: more than 200 lines'
 pages runtime/report/log.c 'getenv("PLIMSOLL_X")' 'PLIMSOLL_X is missing'
 
