@@ -6,7 +6,10 @@ set -eu
 source=$1
 build=$2
 shift 2
-command -v pkg-config >/dev/null || exit 77
+command -v pkg-config >/dev/null || {
+    echo "skipped: needs the package pkg-config"
+    exit 77
+}
 
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

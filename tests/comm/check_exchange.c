@@ -380,7 +380,9 @@ int main(int argc, char *argv[]) {
     int status = ranks_main(argc, argv, bodies, sizeof bodies / sizeof *bodies);
     if (status >= 0) return status;
     if (pl_mpi_find(&module, &d) != PL_ERR_OK) {
-        fprintf(stderr, "skipped: %s\n", d.message);
+        fprintf(stderr,
+                "skipped: needs a build with MPI (package libmpich-dev or libopenmpi-dev): %s\n",
+                d.message);
         return SKIPPED;
     }
     Suite *s = suite_create("exchange");

@@ -44,7 +44,7 @@ int main(void) {
     struct pl_diag d = {0};
     bool there = pl_nccl_load(&nccl, &d) == PL_ERR_OK;
     if (!there && !strstr(d.message, "the library lacks") && !strstr(d.message, "was found")) {
-        fprintf(stderr, "skipped: %s\n", d.message);
+        fprintf(stderr, "skipped: needs NCCL (libnccl.so.2): %s\n", d.message);
         return SKIPPED;
     }
     pl_nccl_unload(&nccl);

@@ -6,7 +6,7 @@ set -eu
 cd "$1"
 
 if [ "${2:-}" = true ] && [ "${PLIMSOLL_ALL_ARCHS:-0}" != 1 ]; then
-    echo "cuda.nvcc: skipped, this build compiled every file; PLIMSOLL_ALL_ARCHS=1 for other GPUs"
+    echo "skipped: needs PLIMSOLL_ALL_ARCHS=1 for other GPUs; this build has compiled every file"
     exit 77
 fi
 
@@ -16,7 +16,7 @@ for candidate in nvcc ${CUDA_HOME:+"$CUDA_HOME/bin/nvcc"} ${CUDA_PATH:+"$CUDA_PA
     nvcc=$(command -v "$candidate") && break
 done
 if [ -z "$nvcc" ]; then
-    echo "cuda.nvcc: skipped, there is no CUDA toolkit on this machine"
+    echo "skipped: needs the CUDA toolkit (nvcc)"
     exit 77
 fi
 

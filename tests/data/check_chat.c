@@ -410,7 +410,7 @@ int main(int argc, char **argv) {
     const char *from = getenv("PLIMSOLL_TOKENIZERS_DIR");
     external = argc > 1 && strcmp(argv[1], "external") == 0;
     if (external && !from) {
-        printf("PLIMSOLL_TOKENIZERS_DIR is not set: skipped\n");
+        printf("skipped: needs PLIMSOLL_TOKENIZERS_DIR, a directory of recorded tokenizers\n");
         return 77;
     }
     if (external) snprintf(dir, sizeof dir, "%s/chat", from);

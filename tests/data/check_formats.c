@@ -406,7 +406,7 @@ int main(int argc, char **argv) {
     const char *from = getenv("PLIMSOLL_DATA_DIR");
     external = argc > 1 && strcmp(argv[1], "external") == 0;
     if (external && !from) {
-        printf("PLIMSOLL_DATA_DIR is not set: skipped\n");
+        printf("skipped: needs PLIMSOLL_DATA_DIR, a directory of recorded data\n");
         return 77;
     }
     if (external) snprintf(dir, sizeof dir, "%.480s/formats", from);

@@ -7,7 +7,7 @@
 
 #ifndef PL_POISONS
 int main(void) {
-    printf("skipped: built without AddressSanitizer\n");
+    printf("skipped: needs a build with -Db_sanitize=address\n");
     return 77;
 }
 #else

@@ -1,7 +1,7 @@
 #!/bin/sh
 # on_gpu.sh COMMAND... - runs COMMAND where there is an NVIDIA GPU, else counts as skipped.
 [ -e /dev/nvidiactl ] || {
-    echo "no NVIDIA GPU on this machine"
+    echo "skipped: needs an NVIDIA GPU"
     exit 77
 }
 exec "$@"

@@ -23,7 +23,8 @@ try:
     from peft.utils import load_peft_weights, set_peft_model_state_dict
     from safetensors.torch import load_file, save_file
 except ImportError as error:
-    print(f"skipped: {error}; PLIMSOLL_PYTHON names an interpreter with torch, transformers, peft")
+    print("skipped: needs PLIMSOLL_PYTHON, an interpreter with torch, transformers and peft "
+          f"({error})")
     sys.exit(77)
 
 TOLERANCE = 1e-5

