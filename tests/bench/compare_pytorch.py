@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Training rate and memory beside PyTorch + transformers (+ peft), same shapes, same machine.
+"""Training rate and memory compared with PyTorch + transformers (+ peft), same shapes, same machine.
 
 Usage: PLIMSOLL=path/to/plimsoll compare_pytorch.py path/to/bench_train [SHAPE ...] [--rounds N]
 Runs both in turn, `--rounds` times, and prints one JSON object with every reading and the median

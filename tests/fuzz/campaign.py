@@ -75,9 +75,9 @@ def write(path, targets, seed):
     """The table as JSON, whole at any time."""
     text = json.dumps({"date": datetime.date.today().isoformat(), "seed": seed,
                        "targets": [t.row() for t in targets]}, indent=1)
-    beside = pathlib.Path(path + ".tmp")
-    beside.write_text(text + "\n")
-    beside.rename(path)
+    temporary = pathlib.Path(path + ".tmp")
+    temporary.write_text(text + "\n")
+    temporary.rename(path)
 
 
 class Ended(Exception):

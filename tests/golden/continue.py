@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write continued.json beside the model of some golden cases: prompts, and the ids that greedy decoding puts behind them.
+"""Write continued.json next to the model of some golden cases: prompts, and the ids that greedy decoding puts after them.
 
 The ids are those of the model classes of transformers in fp32 without a cache or a memory of lengths, and are kept only if float64 chooses the
 same. The start weights of the case are used, with the start adapter where it has one.

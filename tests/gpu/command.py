@@ -1,4 +1,4 @@
-"""How the report runs a command: with a limit, keeping what it said, and leaving nothing behind."""
+"""How the report runs a command: with a limit, keeping its output, and leaving no process or file."""
 import ctypes
 import errno
 import json
@@ -21,7 +21,7 @@ class Outcome:
         self.exit, self.text, self.seconds = code, text, seconds
 
     def row(self, **more):
-        """What every row says of the command behind it."""
+        """The members that every row has about its command."""
         status = LATE if self.exit is None else OK if self.exit == 0 else FAILED
         row = {"status": status, "exit": self.exit, "seconds": round(self.seconds, 1), **more}
         if status != OK:

@@ -266,7 +266,7 @@ class Rehearsal(Machine):
 
 
 def number_after(word, text):
-    """The last number behind a word, None without one."""
+    """The last number after a word, None without one."""
     found = re.findall(re.escape(word) + r"\D*(\d+)", text)
     return int(found[-1]) if found else None
 

@@ -5,8 +5,8 @@ Usage: pytorch_run.py [--cpu] CONFIG_DIRECTORY full|lora BATCH LENGTH none|full|
 `auto`: nothing is recomputed where memory holds it, else whole layers; `level` says which.
 bf16 weights, fused AdamW, clip 1, SDPA attention, random tokens at full length, the same ones in
 every step. `process_bytes` is what free memory of the GPU lost from before CUDA was touched until
-behind the last step, context included; `allocated_bytes` the peak of PyTorch's allocator. The rate
-is that of the fastest step, as for ours; the median stands beside it.
+after the last step, context included; `allocated_bytes` the peak of PyTorch's allocator. The rate
+is that of the fastest step, as for ours; the median is given, too.
 """
 import json
 import os

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The report of a GPU: suites, memory, speed and kernels, beside PyTorch on the same card.
+"""The report of a GPU: suites, memory, speed and kernels, compared with PyTorch on the same card.
 
 Called by tools/gpu_report. Every row has a limit of its own, and RESULTS.json and RESULTS.md are
 written again after each, so a report that is cut short keeps what it had. Rows go by their worth;

@@ -185,7 +185,7 @@ def check_from_peft(where, family, ids):
 
 
 def modules_of(path):
-    """peft saves the weight itself beside an adapter on a head."""
+    """peft saves the weight itself together with an adapter on a head."""
     return {name.rsplit(".lora_", 1)[0] for name in load_file(path / "adapter_model.safetensors")
             if not name.endswith(".base_layer.weight")}
 

@@ -262,8 +262,8 @@ class Bench:
         require(saved >= least, "checkpoint-%d is lost: the newest is %d", least, saved)
         ended = self.train(folder, *words)
         require(ended.status == 0, "does not resume: exit %d: %s", ended.status, ended.said[-600:])
-        behind = re.search(r"after step (\d+)", ended.said)
-        begun = int(behind.group(1)) if behind else 0
+        found = re.search(r"after step (\d+)", ended.said)
+        begun = int(found.group(1)) if found else 0
         require(begun == saved, "resumed after step %d, not %d: %s", begun, saved,
                 ended.said[-600:])
         parts = ("files", "states", "steps") if log else ("files", "states")

@@ -6,7 +6,7 @@ import time
 from bench import FULL, Loss, newest, require
 
 SAVES = 200  # of the whole run
-FAULTS = 150  # at the most, about; fewer where a start takes long beside a save
+FAULTS = 150  # at the most, about; fewer where a start takes long compared with a save
 STARTS = 6  # times that a run of a dozen steps takes, in which a disturbed one comes further
 SAVED = (0, 128 + signal.SIGKILL, 128 + signal.SIGTERM, 128 + signal.SIGINT, 128 + signal.SIGHUP, 1,
          4, 5)
