@@ -5,7 +5,7 @@
 #ifndef PL_ESTIMATOR_AUTOBATCH_AUTOBATCH_H
 #define PL_ESTIMATOR_AUTOBATCH_AUTOBATCH_H
 
-#include "estimator/plan/question.h"
+#include "estimator/search/question.h"
 
 struct pl_autobatch {
     uint32_t batch_size;  /* 0: not even 1 fits */

@@ -14,7 +14,7 @@
 #ifndef PL_ESTIMATOR_AUTOBATCH_LADDER_H
 #define PL_ESTIMATOR_AUTOBATCH_LADDER_H
 
-#include "estimator/plan/question.h"
+#include "estimator/search/question.h"
 
 /* Tokens that levels and chunks are compared at: so many that their own bytes are what counts. */
 #define PL_LADDER_TOKENS 4096

@@ -4,7 +4,7 @@
 #ifndef PL_ESTIMATOR_AUTOBATCH_SHARDING_H
 #define PL_ESTIMATOR_AUTOBATCH_SHARDING_H
 
-#include "estimator/plan/question.h"
+#include "estimator/search/question.h"
 
 /* What the job says. Under `auto`, with several ranks and a budget, GRADIENTS, or WEIGHTS where the
  * job does not fit with that and does with WEIGHTS; it is planned with its own micro-batch or,

@@ -14,7 +14,7 @@
 #ifndef PL_ESTIMATOR_GATE_GATE_H
 #define PL_ESTIMATOR_GATE_GATE_H
 
-#include "estimator/plan/question.h"
+#include "estimator/search/question.h"
 
 enum pl_verdict_kind { PL_VERDICT_FITS, PL_VERDICT_TIGHT, PL_VERDICT_NO, PL_VERDICT_UNKNOWN };
 const char *pl_verdict_name(enum pl_verdict_kind k); /* "fits", "tight", "no", "unknown" */

@@ -1,7 +1,7 @@
 /* inquiry.h - from a job and a card to an estimate: the steps that the command line and the library
  * both take, and the memory of what they ask about.
  *
- * In: struct pl_job, the name of a GPU or none.  Out: a decided question (plan/question.h), and
+ * In: struct pl_job, the name of a GPU or none.  Out: a decided question (search/question.h), and
  * the answer to it.  Needs: config, find, card, autobatch, gate.
  *   Q1  with a GPU named the plan is the one of the CUDA back-end on that GPU, and the budget is
  *       what a process can get of it, less margin, context and its doubt: never the nameplate;

@@ -8,7 +8,7 @@
 #ifndef PL_ESTIMATOR_SEARCH_CHANGE_H
 #define PL_ESTIMATOR_SEARCH_CHANGE_H
 
-#include "estimator/plan/question.h"
+#include "estimator/search/question.h"
 
 enum pl_change_id {
 #define PL_CHANGE(ID, key, HOW, value, SETTING, WAY) PL_CHANGE_##ID,

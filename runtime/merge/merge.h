@@ -18,7 +18,7 @@
 #define PL_RUNTIME_MERGE_MERGE_H
 
 #include "estimator/model/resolve.h"
-#include "estimator/plan/planned.h"
+#include "estimator/search/planned.h"
 #include "runtime/checkpoint/merge_files.h"
 #include "runtime/exec/exec.h"
 

@@ -9,7 +9,7 @@
 #include "runtime/checkpoint/tensor_io.h"
 #include "tests/bench/machine.h"
 
-#include "estimator/plan/planned.h"
+#include "estimator/search/planned.h"
 #include "runtime/kernels/back_ends.h"
 #include "tests/support/ask.h"
 

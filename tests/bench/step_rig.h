@@ -9,7 +9,7 @@
 #ifndef PL_TESTS_BENCH_STEP_RIG_H
 #define PL_TESTS_BENCH_STEP_RIG_H
 
-#include "estimator/plan/planned.h"
+#include "estimator/search/planned.h"
 #include "runtime/exec/exec.h"
 #include "runtime/kernels/back_ends.h"
 

@@ -1,6 +1,6 @@
 /* fuzz_adapter_config.c - adapter_config.json of a directory that holds nothing else. */
 #include "estimator/config/job_text.h"
-#include "estimator/plan/planned.h"
+#include "estimator/search/planned.h"
 #include "runtime/checkpoint/adapter_io.h"
 #include "runtime/checkpoint/tensor_io.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,6 +1,6 @@
 /* fuzz_model_config.c - config.json, and the plan of what it describes where that is small. */
 #include "estimator/config/job_text.h"
-#include "estimator/plan/planned.h"
+#include "estimator/search/planned.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/ask.h"
 

@@ -1,7 +1,7 @@
 /* fuzz_model_weights.c - model.safetensors against the model it should belong to, weights that were
  * quantised elsewhere included. */
 #include "estimator/config/job_text.h"
-#include "estimator/plan/planned.h"
+#include "estimator/search/planned.h"
 #include "runtime/checkpoint/model_io.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/ask.h"

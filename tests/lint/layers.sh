@@ -18,9 +18,9 @@ estimator/ops: estimator/base/ estimator/card/traits.h
 estimator/program/emit: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/ estimator/program/
 estimator/plan: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/ estimator/program/
 estimator/picture: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/
-estimator/search: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/ estimator/autobatch/
+estimator/search: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/
 estimator/gate: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/ estimator/autobatch/ estimator/search/
-estimator/autobatch: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/
+estimator/autobatch: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/ estimator/search/
 estimator/inquiry: estimator/base/ estimator/config/ estimator/find/ estimator/model/ estimator/card/ estimator/plan/ estimator/gate/ estimator/autobatch/ estimator/rule_of_thumb/
 estimator/api: estimator/base/ estimator/config/ estimator/inquiry/
 estimator/advice: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/ estimator/picture/ estimator/gate/ estimator/autobatch/ estimator/search/

@@ -2,7 +2,7 @@
 #ifndef PL_TESTS_PLAN_PLANNING_H
 #define PL_TESTS_PLAN_PLANNING_H
 
-#include "estimator/plan/planned.h"
+#include "estimator/search/planned.h"
 
 extern const char *const pl_test_models[]; /* directories of tests/model/configs */
 extern const int pl_test_n_models;

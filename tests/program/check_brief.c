@@ -3,9 +3,9 @@
 #include "estimator/base/checked.h"
 #include "estimator/gate/gate.h"
 #include "estimator/plan/expand.h"
-#include "estimator/plan/planned.h"
 #include "estimator/plan/step_time.h"
 #include "estimator/program/cost.h"
+#include "estimator/search/planned.h"
 #include "tests/plan/planning.h"
 #include "tests/program/listed.h"
 

@@ -1,9 +1,9 @@
 /* check_resize.c - brief programs: their bytes are those of whole ones, and a program that was
  * resized is the one that is built. */
-#include "estimator/plan/planned.h"
 #include "estimator/program/cost.h"
 #include "estimator/program/resize.h"
 #include "estimator/plan/plan_digest.h"
+#include "estimator/search/planned.h"
 #include "tests/plan/planning.h"
 #include "tests/program/listed.h"
 

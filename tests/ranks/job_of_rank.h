@@ -7,7 +7,7 @@
 #define PL_TESTS_RANKS_JOB_OF_RANK_H
 
 #include "estimator/find/find.h"
-#include "estimator/plan/question.h"
+#include "estimator/search/question.h"
 
 struct job_of_rank {
     struct pl_job job;

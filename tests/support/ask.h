@@ -2,7 +2,7 @@
 #ifndef PL_TESTS_SUPPORT_ASK_H
 #define PL_TESTS_SUPPORT_ASK_H
 
-#include "estimator/plan/question.h"
+#include "estimator/search/question.h"
 
 static inline struct pl_question pl_test_question(const struct pl_job *job,
                                                   const struct pl_model *m,

@@ -1,5 +1,5 @@
 /* planned.c - program and plan together. */
-#include "estimator/plan/planned.h"
+#include "estimator/search/planned.h"
 
 pl_err pl_planned_init_shape(struct pl_planned *out, const struct pl_job_shape *shape,
                              const struct pl_model *m, const struct pl_traits *traits,

@@ -1,6 +1,6 @@
 /* planned.h - a program and its plan as one thing. */
-#ifndef PL_ESTIMATOR_PLAN_PLANNED_H
-#define PL_ESTIMATOR_PLAN_PLANNED_H
+#ifndef PL_ESTIMATOR_SEARCH_PLANNED_H
+#define PL_ESTIMATOR_SEARCH_PLANNED_H
 
 #include "estimator/plan/plan.h"
 

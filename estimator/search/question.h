@@ -12,12 +12,12 @@
  *      pl_question_plan(&q, &search.planned, &planned, &d);
  *      struct pl_variant v; pl_variant_of(&v, &q); v.job.lora_r /= 2;
  *      pl_question_plan(&v.q, NULL, &planned, &d); */
-#ifndef PL_ESTIMATOR_PLAN_QUESTION_H
-#define PL_ESTIMATOR_PLAN_QUESTION_H
+#ifndef PL_ESTIMATOR_SEARCH_QUESTION_H
+#define PL_ESTIMATOR_SEARCH_QUESTION_H
 
 #include "estimator/card/budget.h"
 #include "estimator/config/spec.h"
-#include "estimator/plan/planned.h"
+#include "estimator/search/planned.h"
 
 struct pl_question {
     const struct pl_job *job;     /* borrowed */

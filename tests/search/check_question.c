@@ -1,6 +1,6 @@
 /* check_question.c - one question asked in two ways has one answer, and more never needs less. */
 #include "estimator/config/job_text.h"
-#include "estimator/plan/question.h"
+#include "estimator/search/question.h"
 #include "tests/plan/planning.h"
 
 #include <check.h>
@@ -238,7 +238,7 @@ START_TEST(an_inference_has_no_chunks_to_count) {
 END_TEST
 
 int main(void) {
-    Suite *s = suite_create("plan.question");
+    Suite *s = suite_create("search.question");
     TCase *t = tcase_create("all");
     tcase_set_timeout(t, 120);
     tcase_add_checked_fixture(t, make, unmake);

@@ -1,5 +1,5 @@
 /* question.c - from a question to its plan. */
-#include "estimator/plan/question.h"
+#include "estimator/search/question.h"
 
 #include "estimator/config/job_values.h"
 #include "estimator/program/resize.h"
