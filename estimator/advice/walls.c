@@ -1,9 +1,9 @@
 /* walls.c - how far one setting can go before the job does not fit. */
 #include "estimator/advice/advice.h"
 
-#include "estimator/autobatch/secant.h"
 #include "estimator/base/checked.h"
 #include "estimator/config/key_table.h"
+#include "estimator/search/secant.h"
 
 struct axis { /* one setting of a question */
     const struct pl_question *q;

@@ -1,9 +1,9 @@
 /* autobatch.c - the search over plans. */
 #include "estimator/autobatch/autobatch.h"
 
-#include "estimator/autobatch/secant.h"
 #include "estimator/base/checked.h"
 #include "estimator/config/job_values.h"
+#include "estimator/search/secant.h"
 
 double pl_autobatch_slope(const struct pl_plan *plan, uint64_t batch) {
     return (double)plan->ledger[PL_CATEGORY_ACTIVATIONS] / (double)batch;

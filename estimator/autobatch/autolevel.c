@@ -10,11 +10,11 @@
 #include "estimator/autobatch/autolevel.h"
 
 #include "estimator/autobatch/autobatch.h"
-#include "estimator/autobatch/secant.h"
 #include "estimator/base/checked.h"
 #include "estimator/config/job_text.h"
 #include "estimator/config/key_table.h"
 #include "estimator/program/cost.h"
+#include "estimator/search/secant.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "estimator/autobatch/secant.h"
+#include "estimator/search/secant.h"
 
 /* Guesses before every other try halves the range. */
 #define PATIENCE 5

@@ -1,6 +1,6 @@
 /* check_secant.c - the search ends at the last number that fits, whatever the bytes are, and soon
  * where they follow lines. */
-#include "estimator/autobatch/secant.h"
+#include "estimator/search/secant.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -83,7 +83,7 @@ START_TEST(what_does_not_fit_for_other_reasons_is_found_as_well) {
 END_TEST
 
 int main(void) {
-    Suite *s = suite_create("autobatch.secant");
+    Suite *s = suite_create("search.secant");
     TCase *tc = tcase_create("secant");
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, it_ends_at_the_last_that_fits, 0, N_SHAPES);

@@ -7,8 +7,8 @@
  *   S2  whatever the bytes are, it takes a few plans more than twice those of a bisection at most
  * Use: struct pl_secant s = pl_secant_between(0, limit + 1, usable);
  *      while (!pl_secant_done(&s)) { n = pl_secant_next(&s); ...; pl_secant_tell(&s, n, ...); } */
-#ifndef PL_ESTIMATOR_AUTOBATCH_SECANT_H
-#define PL_ESTIMATOR_AUTOBATCH_SECANT_H
+#ifndef PL_ESTIMATOR_SEARCH_SECANT_H
+#define PL_ESTIMATOR_SEARCH_SECANT_H
 
 #include <stdbool.h>
 #include <stddef.h>
