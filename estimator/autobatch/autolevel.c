@@ -546,7 +546,7 @@ static pl_err give_up(struct search *s, bool *out, struct pl_diag *d) {
 static pl_err search_chunks(struct search *s) {
     const uint32_t n = s->t->n_chunks;
     double seconds[PL_MAX_CHUNKS];
-    bool tried[PL_MAX_CHUNKS] = {false};
+    bool fits, tried[PL_MAX_CHUNKS] = {false};
     PL_TRY(head_seconds(s, s->limit, n, s->t->chunks, seconds));
     for (uint32_t left = n; left && !s->best.batch_size; left--) {
         uint32_t next = n;
@@ -555,8 +555,8 @@ static pl_err search_chunks(struct search *s) {
         tried[next] = true;
         s->chunk = s->t->chunks[next];
         const struct pl_question trial = trial_of(s, 0, s->limit);
-        PL_TRY(pl_question_measure(&trial, &s->t->held, s->d));
-        if (s->t->held.plan->arena_bytes <= pl_budget_usable(&s->q->budget))
+        PL_TRY(pl_question_fits(&trial, 0, &s->t->held, &fits, s->d));
+        if (fits)
             s->best = (struct choice){.chunk = s->chunk, .batch_size = s->limit};
         else if (no_chunk_fits(s, s->t->held.plan))
             return PL_ERR_OK;
@@ -623,11 +623,11 @@ static pl_err decide_sizes(struct pl_question *q, uint32_t limit, struct pl_tria
 
 /* Sets t->none where nothing else was to be decided, so that nothing was planned yet. */
 static pl_err judge_given(const struct pl_question *q, struct pl_trials *t, struct pl_diag *d) {
-    const uint64_t usable = pl_budget_usable(&q->budget);
     struct pl_question given = *q;
+    bool fits;
     if (q->job->batch_size == PL_AUTO) given.batch_size = 1;
-    PL_TRY(pl_question_measure_within(&given, usable, &t->held, d));
-    t->none = t->held.plan->arena_bytes > usable;
+    PL_TRY(pl_question_fits(&given, pl_budget_usable(&q->budget), &t->held, &fits, d));
+    t->none = !fits;
     return PL_ERR_OK;
 }
 

@@ -43,8 +43,7 @@ static pl_err fits_cut(const struct least *least, uint32_t chunk, struct pl_tria
     trial.mlp_chunk_tokens = chunk;
     for (uint32_t i = 0; i < least->n_levels && !*out; i++) {
         trial.recompute = least->levels[i];
-        PL_TRY(pl_question_measure_within(&trial, usable, &t->held, d));
-        *out = t->held.plan->arena_bytes <= usable;
+        PL_TRY(pl_question_fits(&trial, usable, &t->held, out, d));
         *near |= t->held.plan->arena_bytes <= most;
     }
     return PL_ERR_OK;
@@ -88,10 +87,7 @@ static pl_err find_chunk(const struct pl_question *q, struct pl_trials *t, uint3
 static pl_err is_enough(const struct pl_question *q, bool searched, struct pl_trials *t, bool *out,
                         struct pl_diag *d) {
     *out = searched && !t->none;
-    if (*out) return PL_ERR_OK;
-    PL_TRY(pl_question_measure(q, &t->held, d));
-    *out = t->held.plan->arena_bytes <= pl_budget_usable(&q->budget);
-    return PL_ERR_OK;
+    return *out ? PL_ERR_OK : pl_question_fits(q, 0, &t->held, out, d);
 }
 
 /* Of a question that is not enough, whose plan is held: chunks change nothing of the job arena. */

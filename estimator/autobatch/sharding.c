@@ -3,21 +3,13 @@
 #include "estimator/autobatch/decide.h"
 #include "estimator/config/job_values.h"
 
-/* Whether a variant fits as it would be planned with nothing decided. */
-static pl_err fits_as_it_is(const struct pl_question *q, struct pl_trials *t, bool *out,
-                            struct pl_diag *d) {
-    PL_TRY(pl_question_measure(q, &t->held, d));
-    *out = t->held.plan->arena_bytes <= pl_budget_usable(&q->budget);
-    return PL_ERR_OK;
-}
-
-/* The same with all that is open decided for it. */
+/* Whether a variant fits with all that is open decided for it. */
 static pl_err fits_somehow(const struct pl_variant *v, struct pl_trials *t, bool *out,
                            struct pl_diag *d) {
     struct pl_question trial = v->q;
     PL_TRY(pl_decide_levels(&trial, 1, t, NULL, d));
     trial.batch_size = v->q.batch_size;
-    return fits_as_it_is(&trial, t, out, d);
+    return pl_question_fits(&trial, 0, &t->held, out, d);
 }
 
 static pl_err decide(const struct pl_question *q, struct pl_trials *t, uint32_t *sharding,
@@ -26,10 +18,10 @@ static pl_err decide(const struct pl_question *q, struct pl_trials *t, uint32_t 
     bool fits;
     pl_variant_of(&v, q);
     *sharding = v.job.sharding = PL_SHARDING_GRADIENTS;
-    PL_TRY(fits_as_it_is(&v.q, t, &fits, d));
+    PL_TRY(pl_question_fits(&v.q, 0, &t->held, &fits, d));
     if (fits) return PL_ERR_OK;
     v.job.sharding = PL_SHARDING_WEIGHTS;
-    PL_TRY(fits_as_it_is(&v.q, t, &fits, d));
+    PL_TRY(pl_question_fits(&v.q, 0, &t->held, &fits, d));
     if (!fits) PL_TRY(fits_somehow(&v, t, &fits, d));
     if (fits) *sharding = PL_SHARDING_WEIGHTS;
     return PL_ERR_OK;

@@ -1,6 +1,7 @@
 /* change.c - the conditions of the rows, and how a key is changed. */
 #include "estimator/search/change.h"
 
+#include "estimator/base/checked.h"
 #include "estimator/config/job_text.h"
 #include "estimator/config/job_values.h"
 #include "estimator/config/key_table.h"
@@ -274,4 +275,13 @@ pl_err pl_change_put(struct pl_variant *v, enum pl_key_id key, uint32_t value, s
 uint32_t pl_change_get(const struct pl_question *q, enum pl_key_id key) {
     if (key == PL_KEY_batch_size) return q->batch_size;
     return key == PL_KEY_lora_r ? q->job->lora_r : q->job->max_seq_length;
+}
+
+uint32_t pl_change_most(const struct pl_question *q, enum pl_key_id key) {
+    const uint64_t most = pl_question_most_tokens(q);
+    uint64_t bound = INT32_MAX;
+    uint32_t n;
+    if (key == PL_KEY_batch_size) bound = most / q->job->max_seq_length;
+    if (key == PL_KEY_max_seq_length) bound = most / q->batch_size;
+    return (uint32_t)pl_u64_min(bound, (uint64_t)pl_key_table(&n)[key].hi);
 }

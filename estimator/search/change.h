@@ -55,5 +55,7 @@ void pl_change_write_key(const struct pl_question *q, enum pl_key_id key, struct
  * or more tokens than a micro-batch may have. */
 pl_err pl_change_put(struct pl_variant *v, enum pl_key_id key, uint32_t value, struct pl_diag *d);
 uint32_t pl_change_get(const struct pl_question *q, enum pl_key_id key);
+/* The largest value of such a key with which the question can be asked. */
+uint32_t pl_change_most(const struct pl_question *q, enum pl_key_id key);
 
 #endif

@@ -211,6 +211,13 @@ pl_err pl_question_measure_within(const struct pl_question *q, uint64_t limit,
     return renew(held, limit, d);
 }
 
+pl_err pl_question_fits(const struct pl_question *q, uint64_t limit, struct pl_planned *held,
+                        bool *out, struct pl_diag *d) {
+    PL_TRY(pl_question_measure_within(q, limit, held, d));
+    *out = held->plan->arena_bytes <= pl_budget_usable(&q->budget);
+    return PL_ERR_OK;
+}
+
 pl_err pl_question_plan(const struct pl_question *q, struct pl_planned *made,
                         struct pl_planned *out, struct pl_diag *d) {
     struct pl_job_shape shape;
@@ -234,4 +241,17 @@ void pl_variant_of(struct pl_variant *v, const struct pl_question *q) {
     v->job = *q->job;
     v->q = *q;
     v->q.job = &v->job;
+}
+
+void pl_variant_sized(struct pl_variant *v, const struct pl_question *q, uint32_t batch_size,
+                      uint32_t length) {
+    pl_variant_of(v, q);
+    v->q.batch_size = batch_size;
+    v->job.max_seq_length = length;
+}
+
+void pl_variant_open(struct pl_variant *v, const struct pl_question *q, const struct pl_job *job) {
+    struct pl_question open = *q;
+    pl_question_open(&open, job, q->model);
+    pl_variant_of(v, &open);
 }

@@ -94,6 +94,9 @@ pl_err pl_question_measure(const struct pl_question *q, struct pl_planned *held,
                           * lower bound, what is alive at most */
 pl_err pl_question_measure_within(const struct pl_question *q, uint64_t limit,
                                   struct pl_planned *held, struct pl_diag *d);
+/* Measures within a limit, 0 being none; *out: the arenas are within what is usable. */
+pl_err pl_question_fits(const struct pl_question *q, uint64_t limit, struct pl_planned *held,
+                        bool *out, struct pl_diag *d);
 /* The program alone: held->plan is NULL, or of no meaning. */
 pl_err pl_question_sketch(const struct pl_question *q, struct pl_planned *held, struct pl_diag *d);
 
@@ -106,5 +109,10 @@ struct pl_variant {
 };
 /* q: not v->q itself. What was decided stays decided. */
 void pl_variant_of(struct pl_variant *v, const struct pl_question *q);
+/* The same with samples of another number and length. */
+void pl_variant_sized(struct pl_variant *v, const struct pl_question *q, uint32_t batch_size,
+                      uint32_t length);
+/* The question about another job, of which nothing is decided. */
+void pl_variant_open(struct pl_variant *v, const struct pl_question *q, const struct pl_job *job);
 
 #endif

@@ -111,10 +111,31 @@ START_TEST(remedies_have_places_of_their_own_and_companions_have_none) {
 }
 END_TEST
 
+START_TEST(the_most_of_a_number_can_be_asked_and_one_more_cannot) {
+    static const enum pl_key_id keys[] = {PL_KEY_batch_size, PL_KEY_max_seq_length, PL_KEY_lora_r};
+    for (size_t i = 0; i < N_JOBS; i++) {
+        struct asked a;
+        ask(&a, i);
+        if (i % 2) a.job.loss_chunk_tokens = 3; /* tokens are the limit, not the key's range */
+        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+            const uint32_t most = pl_change_most(&a.q, keys[k]);
+            struct pl_variant v;
+            pl_variant_of(&v, &a.q);
+            ck_assert_int_eq(pl_change_put(&v, keys[k], most, NULL), PL_ERR_OK);
+            ck_assert_uint_eq(pl_change_get(&v.q, keys[k]), most);
+            pl_variant_of(&v, &a.q);
+            ck_assert_int_ne(pl_change_put(&v, keys[k], most + 1, NULL), PL_ERR_OK);
+        }
+        pl_job_finish(&a.job);
+    }
+}
+END_TEST
+
 int main(void) {
     TCase *tc = tcase_create("change");
     tcase_add_test(tc, a_change_that_is_made_alters_its_key_and_is_none_of_the_job_it_made);
     tcase_add_test(tc, a_change_is_none_of_the_jobs_that_its_row_leaves_out);
+    tcase_add_test(tc, the_most_of_a_number_can_be_asked_and_one_more_cannot);
     tcase_add_test(tc, remedies_have_places_of_their_own_and_companions_have_none);
     Suite *s = suite_create("search.change");
     suite_add_tcase(s, tc);
