@@ -38,8 +38,7 @@ static void list_choices(struct pl_advice *a) {
 
 static pl_err price_choice(struct pl_advice *a, struct pl_length_choice *c, struct pl_diag *d) {
     struct pl_variant v;
-    pl_price_variant(&v, &a->q, 1);
-    v.job.max_seq_length = c->length;
+    pl_variant_sized(&v, &a->q, 1, c->length);
     c->over = pl_lengths_over(a->lengths, c->length);
     c->lost_tokens = pl_lengths_lost(a->lengths, c->length);
     PL_TRY(pl_price_of(&v.q, &a->trials, &c->price, d));
@@ -67,8 +66,7 @@ static pl_err choose_length(struct pl_advice *a, struct pl_diag *d) {
 
 /* The question with the advised length, and the effective batch where one is asked for. */
 static void advised(const struct pl_advice *a, uint32_t batch_size, struct pl_variant *v) {
-    pl_price_variant(v, &a->q, batch_size);
-    v->job.max_seq_length = a->length;
+    pl_variant_sized(v, &a->q, batch_size, a->length);
     if (!a->effective_batch) return;
     v->job.global_batch_size = a->effective_batch;
     v->job.gradient_accumulation_steps = PL_UNSET_U32;
@@ -122,7 +120,7 @@ static pl_err estimate_own(struct pl_advice *a, struct pl_diag *d) {
     a->q.batch_size = a->q.job->batch_size;
     if (a->q.batch_size == PL_AUTO) a->q.batch_size = a->q.recommended ? a->q.recommended : 1;
     PL_TRY(pl_estimate_judge(&a->estimate, &a->q, NULL, d));
-    return pl_price_decided(&a->q, &a->trials, &a->now, d);
+    return pl_price_measure(&a->q, 0, &a->trials, &a->now, d);
 }
 
 /* Samples of a step that the job fixes itself; 0: it leaves them open. What no global_batch_size

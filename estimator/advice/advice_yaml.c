@@ -2,9 +2,9 @@
 #include "estimator/advice/advice.h"
 
 #include "estimator/advice/parts.h"
-#include "estimator/advice/price.h"
 #include "estimator/config/job_text.h"
 #include "estimator/config/key_table.h"
+#include "estimator/gate/price.h"
 
 #include <string.h>
 

@@ -3,8 +3,8 @@
 #define PL_ESTIMATOR_ADVICE_FIGURES_H
 
 #include "estimator/advice/lengths.h"
-#include "estimator/advice/price.h"
 #include "estimator/gate/estimate.h"
+#include "estimator/search/change.h"
 
 #define PL_GRID_SIDE 8
 struct pl_fit_grid {

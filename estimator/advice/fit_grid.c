@@ -3,7 +3,6 @@
 
 #include "estimator/advice/parts.h"
 #include "estimator/base/units.h"
-#include "estimator/config/key_table.h"
 #include "estimator/picture/svg.h"
 
 #include <stdlib.h>
@@ -27,27 +26,20 @@ static uint32_t fill_axis(uint32_t axis[PL_GRID_SIDE], uint32_t first, uint32_t 
     return n;
 }
 
-static uint32_t largest_of(enum pl_key_id key, uint64_t bound) {
-    uint32_t n;
-    double hi = pl_key_table(&n)[key].hi;
-    return (uint64_t)hi < bound ? (uint32_t)hi : (uint32_t)bound;
-}
-
 pl_err pl_advice_grid(const struct pl_question *q, struct pl_trials *t, struct pl_fit_grid *out,
                       struct pl_diag *d) {
-    const uint64_t most = pl_question_most_tokens(q);
+    struct pl_variant v;
     *out = (struct pl_fit_grid){0};
     out->n_lengths = fill_axis(out->lengths, FIRST_LENGTH, q->job->max_seq_length,
-                               largest_of(PL_KEY_max_seq_length, most / q->batch_size));
-    uint32_t longest = out->lengths[out->n_lengths - 1];
+                               pl_change_most(q, PL_KEY_max_seq_length));
+    pl_variant_sized(&v, q, q->batch_size, out->lengths[out->n_lengths - 1]);
     out->n_batches = fill_axis(out->batches, FIRST_BATCH, q->batch_size,
-                               largest_of(PL_KEY_batch_size, most / longest));
+                               pl_change_most(&v.q, PL_KEY_batch_size));
     for (uint32_t l = 0; l < out->n_lengths; l++) {
         for (uint32_t b = 0; b < out->n_batches; b++) { /* one program, resized */
-            struct pl_variant v;
-            pl_price_variant(&v, q, out->batches[b]);
-            v.job.max_seq_length = out->lengths[l];
-            PL_TRY(pl_price_bytes(&v.q, t, &out->cells[b][l], d));
+            pl_variant_sized(&v, q, out->batches[b], out->lengths[l]);
+            PL_TRY(pl_price_of(&v.q, t, &out->cells[b][l], d));
+            out->cells[b][l].flops_per_token = 0;
         }
     }
     return PL_ERR_OK;

@@ -39,11 +39,9 @@ static void open_job(const struct pl_advice *a, const struct pl_fleet *f, struct
 
 static void question_of(const struct pl_advice *a, const struct pl_job *job, uint32_t batch,
                         struct pl_variant *v) {
-    struct pl_question q = a->q;
-    pl_question_open(&q, job, a->q.model);
-    q = pl_question_of_last(&q);
-    pl_budget_predict_comm(&q.budget, pl_job_ranks(job));
-    pl_variant_of(v, &q);
+    pl_variant_open(v, &a->q, job);
+    v->q.rank = pl_job_ranks(job) - 1;
+    pl_budget_predict_comm(&v->q.budget, pl_job_ranks(job));
     v->job.batch_size = v->q.batch_size = batch;
     v->job.given[PL_KEY_batch_size] = true;
 }
@@ -56,18 +54,16 @@ static pl_err judge_smallest(struct pl_advice *a, struct pl_fleet_row *r, struct
     PL_TRY(pl_question_measure(&v.q, &a->trials.held, d));
     pl_price_raise_ceiling(a->trials.held.program, &r->job);
     v.job = r->job;
-    const struct pl_verdict judged = pl_gate_judge(a->trials.held.plan, &v.q);
-    r->verdict = judged.kind;
-    r->needed_bytes = judged.needed_bytes;
+    r->price = pl_price_held(&v.q, &a->trials.held);
     r->batch_size = r->steps = 1;
     return PL_ERR_OK;
 }
 
-/* The question with all decided; its plan is held. */
+/* The question with all decided, and its price; its plan is held. */
 static pl_err decide(struct pl_advice *a, const struct pl_job *job, uint32_t batch,
-                     struct pl_variant *v, struct pl_diag *d) {
+                     struct pl_variant *v, struct pl_price *price, struct pl_diag *d) {
     question_of(a, job, batch, v);
-    return pl_decide_again(&v->q, 0, &a->trials, d);
+    return pl_price_decide(&v->q, &a->trials, price, d);
 }
 
 static struct pl_speed speed_of(const struct pl_advice *a) {
@@ -79,17 +75,13 @@ static pl_err try_batch(struct pl_advice *a, const struct pl_link *link, uint32_
                         struct pl_fleet_row *r, bool *fits, struct pl_diag *d) {
     struct pl_variant v;
     const struct pl_speed speed = speed_of(a);
-    PL_TRY(decide(a, &r->job, batch, &v, d));
-    const struct pl_verdict judged = pl_gate_judge(a->trials.held.plan, &v.q);
-    *fits = judged.kind == PL_VERDICT_FITS;
+    PL_TRY(decide(a, &r->job, batch, &v, &r->price, d));
+    *fits = pl_price_fits(&r->price);
     if (!*fits) return PL_ERR_OK;
-    r->verdict = judged.kind;
-    r->needed_bytes = judged.needed_bytes;
     r->batch_size = batch;
     r->job.batch_size = batch;
     r->job.given[PL_KEY_batch_size] = true;
     r->steps = pl_job_accumulation(&r->job, batch);
-    r->flops_per_token = pl_price_of_program(a->trials.held.program, &judged).flops_per_token;
     pl_program_step_time(a->trials.held.program, &speed, link, r->steps, &r->time);
     return PL_ERR_OK;
 }
@@ -107,21 +99,21 @@ static pl_err find_batch(struct pl_advice *a, const struct pl_fleet *f, uint32_t
         *r = at;
         any = true;
     }
-    if (!any) r->verdict = PL_VERDICT_NO;
+    if (!any) r->price.verdict = PL_VERDICT_NO;
     return PL_ERR_OK;
 }
 
 /* F1. The last rank was planned already; another may have a few bytes more. */
 static pl_err measure_ranks(struct pl_advice *a, struct pl_fleet_row *r, struct pl_diag *d) {
     struct pl_variant v;
-    PL_TRY(decide(a, &r->job, r->batch_size, &v, d));
+    struct pl_price price;
+    PL_TRY(decide(a, &r->job, r->batch_size, &v, &price, d));
     for (uint32_t rank = 0; rank + 1 < r->devices; rank++) {
         v.q.rank = rank;
-        PL_TRY(pl_question_measure(&v.q, &a->trials.held, d));
-        const struct pl_verdict judged = pl_gate_judge(a->trials.held.plan, &v.q);
-        if (judged.needed_bytes <= r->needed_bytes) continue;
-        r->needed_bytes = judged.needed_bytes;
-        r->verdict = judged.kind;
+        PL_TRY(pl_price_measure(&v.q, 0, &a->trials, &price, d));
+        if (price.needed_bytes <= r->price.needed_bytes) continue;
+        r->price.needed_bytes = price.needed_bytes;
+        r->price.verdict = price.verdict;
     }
     return PL_ERR_OK;
 }
@@ -149,7 +141,8 @@ static pl_err time_of_one(struct pl_advice *a, const struct pl_fleet *f, struct 
 /* Written into the job, so that what is planned next is what was chosen. */
 static pl_err settle(struct pl_advice *a, struct pl_fleet_row *r, struct pl_diag *d) {
     struct pl_variant v;
-    PL_TRY(decide(a, &r->job, r->batch_size, &v, d));
+    struct pl_price price;
+    PL_TRY(decide(a, &r->job, r->batch_size, &v, &price, d));
     pl_price_settle(&v.q, &r->job);
     return PL_ERR_OK;
 }
@@ -173,14 +166,14 @@ static pl_err fill_row(struct pl_advice *a, const struct pl_fleet *f, struct pl_
                        struct pl_diag *d) {
     uint32_t most = (uint32_t)pl_u64_div_up(f->samples, r->devices);
     PL_TRY(judge_smallest(a, r, d));
-    if (r->verdict != PL_VERDICT_FITS) return PL_ERR_OK;
+    if (!pl_price_fits(&r->price)) return PL_ERR_OK;
     do { /* until every rank fits, too */
         PL_TRY(find_batch(a, f, most, r, d));
-        if (r->verdict != PL_VERDICT_FITS) return PL_ERR_OK;
+        if (!pl_price_fits(&r->price)) return PL_ERR_OK;
         PL_TRY(measure_ranks(a, r, d));
         most = r->batch_size - 1;
-    } while (r->verdict != PL_VERDICT_FITS && most);
-    return r->verdict == PL_VERDICT_FITS ? time_row(a, f, r, d) : PL_ERR_OK;
+    } while (!pl_price_fits(&r->price) && most);
+    return pl_price_fits(&r->price) ? time_row(a, f, r, d) : PL_ERR_OK;
 }
 
 /* --- all of them ----------------------------------------------------------------------------- */
@@ -210,7 +203,7 @@ static pl_err add_row(struct pl_advice *a, uint32_t devices, uint32_t sharding, 
 }
 
 static bool is_better(const struct pl_fleet_row *r, const struct pl_fleet_row *best) {
-    if (r->verdict != PL_VERDICT_FITS) return false;
+    if (!pl_price_fits(&r->price)) return false;
     if (!best || r->devices != best->devices) return !best || r->devices < best->devices;
     return pl_step_in_order(&r->time) < pl_step_in_order(&best->time);
 }
@@ -219,7 +212,7 @@ static void compare_rows(struct pl_fleet *f) {
     for (uint32_t i = 0; i < f->n_rows; i++) {
         const struct pl_fleet_row *r = &f->rows[i];
         if (is_better(r, f->best)) f->best = r;
-        if (!f->least || r->needed_bytes < f->least->needed_bytes) f->least = r;
+        if (!f->least || r->price.needed_bytes < f->least->price.needed_bytes) f->least = r;
     }
     for (uint32_t i = 0; i < f->n_rows && f->best; i++)
         f->rows[i].relative = pl_step_in_order(&f->rows[i].time) / pl_step_in_order(&f->best->time);
@@ -227,7 +220,7 @@ static void compare_rows(struct pl_fleet *f) {
 
 static bool any_fits(const struct pl_fleet *f, uint32_t from) {
     for (uint32_t i = from; i < f->n_rows; i++)
-        if (f->rows[i].verdict == PL_VERDICT_FITS) return true;
+        if (pl_price_fits(&f->rows[i].price)) return true;
     return false;
 }
 

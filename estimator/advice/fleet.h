@@ -31,13 +31,11 @@ struct pl_fleet_request {
 struct pl_fleet_row {
     uint32_t devices, sharding; /* PL_SHARDING_* */
     uint32_t batch_size, steps; /* a micro-batch of one device; micro-batches of a step of it */
-    uint64_t needed_bytes;      /* F1 */
-    enum pl_verdict_kind verdict;
-    struct pl_job job;      /* as it is planned; shallow, never finished */
-    double flops_per_token; /* 0 where it does not fit, as all below */
-    struct pl_step_time time;
-    double one_seconds; /* of the same micro-batches on one device with room for them */
-    double relative;    /* to the recommended row, in order */
+    struct pl_price price;      /* with the bytes of F1 */
+    struct pl_job job;          /* as it is planned; shallow, never finished */
+    struct pl_step_time time;   /* 0 where it does not fit, as all below */
+    double one_seconds;         /* of the same micro-batches on one device with room for them */
+    double relative;            /* to the recommended row, in order */
 };
 
 struct pl_fleet { /* not to be copied: two members point at rows */

@@ -48,8 +48,9 @@ static void add_best(const struct pl_advice *a, const struct pl_fleet *f, struct
     if (r->devices > 1) pl_text_addf(out, " with sharding: %s", sharding.text);
     pl_text_addf(out, ": the %s %s of %s, and %u samples a step take %.3g s over %s\n",
                  r->devices > 1 ? "largest rank takes" : "job takes",
-                 pl_bytes_text(r->needed_bytes, needed), pl_bytes_text(usable_of(a, r), usable),
-                 f->samples, pl_step_in_order(&r->time), f->request.link->name);
+                 pl_bytes_text(r->price.needed_bytes, needed),
+                 pl_bytes_text(usable_of(a, r), usable), f->samples, pl_step_in_order(&r->time),
+                 f->request.link->name);
 }
 
 static void add_none(const struct pl_advice *a, const struct pl_fleet *f, struct pl_text *out) {
@@ -68,7 +69,7 @@ static void add_none(const struct pl_advice *a, const struct pl_fleet *f, struct
         out,
         ": with %u devices and sharding: %s the largest rank takes %s for one sample of %u "
         "tokens, and %s can be had\n",
-        r->devices, sharding.text, pl_bytes_text(r->needed_bytes, needed), a->length,
+        r->devices, sharding.text, pl_bytes_text(r->price.needed_bytes, needed), a->length,
         pl_bytes_text(usable_of(a, r), usable));
 }
 
@@ -80,11 +81,11 @@ static void report_row(const struct pl_advice *a, const struct pl_fleet *f,
     pl_report_format(r, "sharding", "%s", sharding_of(row).text);
     pl_report_format(r, "cut", "%s", row->devices > 1 ? sharding_of(row).text : "-");
     pl_report_for_people(r);
-    pl_report_bytes(r, "needed_bytes", row->needed_bytes);
-    pl_report_word(r, "verdict", pl_verdict_name(row->verdict));
+    pl_report_bytes(r, "needed_bytes", row->price.needed_bytes);
+    pl_report_word(r, "verdict", pl_verdict_name(row->price.verdict));
     pl_report_count(r, "batch_size", row->batch_size);
     pl_report_count(r, "gradient_accumulation_steps", row->steps);
-    if (row->verdict != PL_VERDICT_FITS) return;
+    if (!pl_price_fits(&row->price)) return;
     pl_report_format(r, "batch", "%u x %u", row->batch_size, row->steps);
     pl_report_for_people(r);
     pl_report_figure(r, "step_seconds", pl_step_in_order(&row->time), -3);

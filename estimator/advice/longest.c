@@ -21,28 +21,18 @@ static void write_down(const struct pl_longest *l, uint32_t level, uint32_t toke
     job->given[PL_KEY_gradient_checkpointing] = job->given[PL_KEY_max_seq_length] = true;
 }
 
-static void open_row(const struct pl_question *q, const struct pl_longest_row *row,
-                     struct pl_variant *v) {
-    struct pl_question open = *q;
-    pl_question_open(&open, &row->job, q->model);
-    pl_variant_of(v, &open);
-}
-
 /* What a token takes is compared once all rows are there; until then it is in seconds. */
 static pl_err price_row(const struct pl_question *q, struct pl_trials *t,
                         struct pl_longest_row *row, struct pl_diag *d) {
-    struct pl_price price;
     struct pl_variant v;
     if (!row->wall.wall) return PL_ERR_OK;
     row->job.max_seq_length = row->wall.wall;
-    open_row(q, row, &v);
-    PL_TRY(pl_decide_again(&v.q, 0, t, d));
-    PL_TRY(pl_price_decided(&v.q, t, &price, d));
+    pl_variant_open(&v, q, &row->job);
+    PL_TRY(pl_price_decide(&v.q, t, &row->price, d));
     row->decided = pl_question_level(&v.q);
     row->mlp_chunk = pl_question_mlp_chunk(&v.q);
     if (row->mlp_chunk == PL_AUTO) row->mlp_chunk = 0;
-    row->host_bytes = pl_plan_host_placed(t->held.plan);
-    row->relative_time = price.seconds_per_token;
+    row->relative_time = row->price.seconds_per_token;
     return PL_ERR_OK;
 }
 
@@ -56,7 +46,7 @@ static pl_err add_row(const struct pl_question *q, struct pl_trials *t, uint32_t
     pl_err err = pl_job_validate(&row->job, NULL);
     if (err == PL_ERR_HOST_OOM) return pl_host_oom(d, "a level of recomputation");
     if (err != PL_ERR_OK) return PL_ERR_OK;
-    open_row(q, row, &v);
+    pl_variant_open(&v, q, &row->job);
     PL_TRY(pl_advice_wall(&v.q, PL_KEY_max_seq_length, t, &row->wall, d));
     PL_TRY(price_row(q, t, row, d));
     l->n_rows++;
@@ -83,11 +73,10 @@ static void compare_rows(struct pl_longest *l) {
 static pl_err refuse(const struct pl_question *q, struct pl_trials *t, const struct pl_longest *l,
                      struct pl_diag *d) {
     uint32_t n;
-    struct pl_longest_row row = {.job = *q->job};
+    struct pl_job job = *q->job; /* shallow */
     struct pl_variant v;
-    write_down(l, PL_RECOMPUTE_AUTO, (uint32_t)pl_key_table(&n)[PL_KEY_max_seq_length].lo,
-               &row.job);
-    open_row(q, &row, &v);
+    write_down(l, PL_RECOMPUTE_AUTO, (uint32_t)pl_key_table(&n)[PL_KEY_max_seq_length].lo, &job);
+    pl_variant_open(&v, q, &job);
     PL_TRY(pl_decide_again(&v.q, 0, t, d));
     const struct pl_verdict judged = pl_gate_judge(t->held.plan, &v.q);
     pl_err err = pl_gate_error(&judged, &v.q, d);
@@ -95,7 +84,7 @@ static pl_err refuse(const struct pl_question *q, struct pl_trials *t, const str
         err = pl_diag_set(d, PL_ERR_DOES_NOT_FIT,
                           "not even samples of %u tokens fit for certain: they need %llu bytes of "
                           "%llu",
-                          row.job.max_seq_length, (unsigned long long)judged.needed_bytes,
+                          job.max_seq_length, (unsigned long long)judged.needed_bytes,
                           (unsigned long long)l->budget_bytes);
     if (err == PL_ERR_DOES_NOT_FIT) pl_diag_hint(d, "ask without --longest what would fit");
     return err;

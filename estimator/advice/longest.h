@@ -18,10 +18,10 @@
 struct pl_longest_row {
     struct pl_job job; /* at its length; shallow, never finished */
     struct pl_wall wall;
-    uint32_t decided;     /* PL_RECOMPUTE_*, which differs from that of the job under `auto` */
-    uint32_t mlp_chunk;   /* tokens; 0: all at once */
-    uint64_t host_bytes;  /* of host memory that its tensors take at the wall */
-    double relative_time; /* of a token at the wall; the fastest row is 1. 0: nothing fits */
+    uint32_t decided;      /* PL_RECOMPUTE_*, which differs from that of the job under `auto` */
+    uint32_t mlp_chunk;    /* tokens; 0: all at once */
+    struct pl_price price; /* at the wall */
+    double relative_time;  /* of a token at the wall; the fastest row is 1. 0: nothing fits */
 };
 #define PL_MAX_LONGEST (PL_RECOMPUTE_PLAIN + 1)
 

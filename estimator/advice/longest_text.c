@@ -64,9 +64,9 @@ static void report_row(const struct pl_question *q, const struct pl_longest *l,
         pl_report_known(r, w->next_bytes);
         pl_report_for_people(r);
         pl_report_count(r, "mlp_chunk_tokens", row->mlp_chunk);
-        pl_report_bytes(r, "host_bytes", row->host_bytes);
-        pl_report_bytes(r, "host", row->host_bytes);
-        pl_report_known(r, row->host_bytes);
+        pl_report_bytes(r, "host_bytes", row->price.host_bytes);
+        pl_report_bytes(r, "host", row->price.host_bytes);
+        pl_report_known(r, row->price.host_bytes);
         pl_report_for_people(r);
         pl_report_real(r, "relative_time", row->relative_time);
         pl_report_truth(r, "beyond_max_positions", pl_longest_is_beyond(l, row));

@@ -138,9 +138,12 @@ static pl_err make_way(const struct pl_advice *a, uint64_t mask, struct pl_job *
 
 /* --- the price of one ------------------------------------------------------------------------ */
 
+static bool is_within_host(const struct pl_recommendation *r, const struct pl_way *w) {
+    return !r->host_limit || w->price.host_bytes <= r->host_limit;
+}
+
 static bool fits(const struct pl_recommendation *r, const struct pl_way *w) {
-    return w->price.verdict == PL_VERDICT_FITS &&
-           (!r->host_limit || w->host_bytes <= r->host_limit);
+    return pl_price_fits(&w->price) && is_within_host(r, w);
 }
 
 /* Decides *q as the smallest of what is open. limit: PL_BOUND_ALONE, whether it may fit; else what
@@ -148,9 +151,7 @@ static bool fits(const struct pl_recommendation *r, const struct pl_way *w) {
 static pl_err fits_smallest(struct pl_question *q, uint64_t limit, struct pl_trials *t, bool *out,
                             struct pl_diag *d) {
     PL_TRY(pl_autolevel_smallest(q, t, d));
-    PL_TRY(pl_question_measure_within(q, limit, &t->held, d));
-    *out = t->held.plan->arena_bytes <= pl_budget_usable(&q->budget);
-    return PL_ERR_OK;
+    return pl_question_fits(q, limit, &t->held, out, d);
 }
 
 /* Whole matrices first, whose plans are smaller. *least: what is open as the least of it, where
@@ -180,12 +181,7 @@ static pl_err decide_way(struct pl_variant *v, uint64_t limit, struct pl_trials 
         if (t->held.plan->arena_bytes <= usable) return PL_ERR_OK;
         PL_TRY(fits_least(&open, usable, t, &least, fits, d));
     }
-    if (*fits) return PL_ERR_OK;
-    v->q = open;
-    v->q.recompute = least.recompute;
-    v->q.loss_chunk_tokens = least.loss_chunk_tokens;
-    v->q.mlp_chunk_tokens = least.mlp_chunk_tokens;
-    v->q.unpack_bytes = least.unpack_bytes;
+    if (!*fits) pl_question_take(&v->q, &least);
     return PL_ERR_OK;
 }
 
@@ -212,19 +208,15 @@ static void keep_gradients(struct pl_job *job) {
 
 /* The question that a way is. */
 static void question_of(const struct pl_advice *a, const struct pl_way *w, struct pl_variant *v) {
-    struct pl_question q = a->q;
-    pl_question_open(&q, &w->job, a->q.model);
-    pl_variant_of(v, &q);
+    pl_variant_open(v, &a->q, &w->job);
     keep_gradients(&v->job);
 }
 
-/* Its plan is held. */
-static void take_price(const struct pl_advice *a, const struct pl_question *q, struct pl_way *w) {
-    const struct pl_planned *held = &a->trials.held;
-    const struct pl_verdict verdict = pl_gate_judge(held->plan, q);
-    w->price = pl_price_of_program(held->program, &verdict);
-    w->host_bytes = pl_plan_host_placed(held->plan);
+static pl_err measure_way(struct pl_advice *a, const struct pl_question *q, uint64_t limit,
+                          struct pl_way *w, struct pl_diag *d) {
+    PL_TRY(pl_price_measure(q, limit, &a->trials, &w->price, d));
     w->seconds = w->price.seconds_per_token + update_share(a, w);
+    return PL_ERR_OK;
 }
 
 /* With this micro-batch; what is open is decided and written into the job. With a limit bytes are
@@ -242,8 +234,7 @@ static pl_err price_way(struct pl_advice *a, uint32_t batch, uint64_t limit, str
     pl_price_raise_ceiling(a->trials.held.program, &w->job);
     v.job = w->job;
     keep_gradients(&v.job);
-    PL_TRY(pl_question_measure_within(&v.q, limit, &a->trials.held, d));
-    take_price(a, &v.q, w);
+    PL_TRY(measure_way(a, &v.q, limit, w, d));
     pl_price_settle(&v.q, &w->job);
     w->job.optimizer_in_backward = in_backward;
     return PL_ERR_OK;
@@ -253,9 +244,7 @@ static pl_err price_way(struct pl_advice *a, uint32_t batch, uint64_t limit, str
 static pl_err price_exactly(struct pl_advice *a, struct pl_way *w, struct pl_diag *d) {
     struct pl_variant v;
     question_of(a, w, &v);
-    PL_TRY(pl_question_measure(&v.q, &a->trials.held, d));
-    take_price(a, &v.q, w);
-    return PL_ERR_OK;
+    return measure_way(a, &v.q, 0, w, d);
 }
 
 static uint32_t next_batch(uint32_t batch, uint32_t samples) {
@@ -352,7 +341,7 @@ static bool may_be_skipped(pl_err err) {
 }
 
 static void keep_least(struct pl_recommendation *r, const struct pl_way *w) {
-    if (r->host_limit && w->host_bytes > r->host_limit) return;
+    if (!is_within_host(r, w)) return;
     const uint64_t now = r->least.price.needed_bytes;
     if (!now || w->price.needed_bytes < now) r->least = *w;
 }
@@ -516,10 +505,10 @@ static pl_err find_mode(struct pl_advice *a, struct pl_recommendation *r, struct
 
 static pl_err find_needed(struct pl_advice *a, struct pl_recommendation *r, struct pl_diag *d) {
     struct pl_wall w;
-    struct pl_question q = a->q;
+    struct pl_variant v;
     if (!r->least.price.needed_bytes) return PL_ERR_OK;
-    pl_question_open(&q, &r->least.job, a->q.model);
-    if (!r->no_kernels) PL_TRY(pl_advice_wall(&q, PL_KEY_max_seq_length, &a->trials, &w, d));
+    pl_variant_open(&v, &a->q, &r->least.job);
+    if (!r->no_kernels) PL_TRY(pl_advice_wall(&v.q, PL_KEY_max_seq_length, &a->trials, &w, d));
     if (!r->no_kernels) r->longest = w.wall;
     PL_TRY(find_mode(a, r, d));
     return find_card(a, r, d);
@@ -547,12 +536,9 @@ pl_err pl_recommend_row(const struct pl_fleet_row *row, uint32_t length,
     *out = (struct pl_recommendation){.length = length};
     out->ways = pl_calloc(1, sizeof *out->ways);
     if (!out->ways) return pl_host_oom(d, "the ways to run a job");
-    out->ways[out->n_ways++] = (struct pl_way){.job = row->job,
-                                               .price = {.needed_bytes = row->needed_bytes,
-                                                         .flops_per_token = row->flops_per_token,
-                                                         .verdict = row->verdict},
-                                               .steps = row->steps,
-                                               .relative_time = 1};
+    out->ways[out->n_ways++] = (struct pl_way){
+        .job = row->job, .price = row->price, .steps = row->steps, .relative_time = 1};
+    out->ways[0].price.host_bytes = 0;
     return PL_ERR_OK;
 }
 

@@ -27,7 +27,6 @@ struct pl_way {
     uint32_t stage;    /* earlier ones are preferred whatever their time */
     struct pl_job job; /* as it is planned; shallow, never finished */
     struct pl_price price;
-    uint64_t host_bytes;      /* of host memory that its tensors take */
     uint32_t steps;           /* micro-batches of a step */
     struct pl_slot_load slot; /* {0}: nothing is known of the data */
     bool saturated;           /* a larger micro-batch fits and is not worth it */

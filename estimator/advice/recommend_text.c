@@ -68,8 +68,8 @@ static void add_size(const struct page *p, const struct pl_way *w) {
 static void add_bytes(const struct page *p, const struct pl_way *w) {
     char needed[PL_BYTES_TEXT], host[PL_BYTES_TEXT];
     pl_text_add(p->out, pl_bytes_text(w->price.needed_bytes, needed));
-    if (w->host_bytes)
-        pl_text_addf(p->out, " and %s of host memory", pl_bytes_text(w->host_bytes, host));
+    if (w->price.host_bytes)
+        pl_text_addf(p->out, " and %s of host memory", pl_bytes_text(w->price.host_bytes, host));
 }
 
 static void add_time(const struct page *p) {
@@ -228,7 +228,7 @@ static void report_way(const struct pl_advice *a, const struct pl_way *w, struct
     pl_report_text(r, "gradient_checkpointing", &level);
     pl_report_text(r, "change", &changed);
     pl_report_bytes(r, "needed_bytes", w->price.needed_bytes);
-    pl_report_bytes(r, "host_bytes", w->host_bytes);
+    pl_report_bytes(r, "host_bytes", w->price.host_bytes);
     pl_report_word(r, "verdict", pl_verdict_name(w->price.verdict));
     pl_report_real(r, "relative_time", w->relative_time);
     pl_report_text(r, "yaml", &yaml);

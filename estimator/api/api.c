@@ -102,8 +102,8 @@ static void fill_remedies(const struct pl_estimate *planned, struct answer *a) {
         const struct pl_remedy *r = &a->planned[i];
         a->remedies[i] = (struct pl_vram_remedy){.change = r->change,
                                                  .saves_bytes = r->saves_bytes,
-                                                 .total_gb = pl_gb(r->total_bytes),
-                                                 .fits = r->fits};
+                                                 .total_gb = pl_gb(r->price.needed_bytes),
+                                                 .fits = pl_price_fits(&r->price)};
     }
     a->e.n_remedies = planned->n_remedies;
     a->e.remedies = a->e.n_remedies ? a->remedies : NULL;

@@ -4,7 +4,7 @@
 #define PL_ESTIMATOR_GATE_ESTIMATE_H
 
 #include "estimator/base/report_rows.h"
-#include "estimator/gate/gate.h"
+#include "estimator/gate/remedies.h"
 
 #include <jansson.h>
 

@@ -76,11 +76,12 @@ static json_t *remedies_json(const struct pl_estimate *e) {
     json_t *list = json_array();
     for (uint32_t i = 0; i < e->n_remedies; i++) {
         const struct pl_remedy *r = &e->remedies[i];
-        pl_json_append(&list,
-                       json_pack("{s:s, s:I, s:f, s:f, s:b, s:s}", "change", r->change,
-                                 "saves_bytes", (json_int_t)r->saves_bytes, "total_gb",
-                                 pl_gb(r->total_bytes), "host_ram_gb", pl_gb(r->host_bytes), "fits",
-                                 (int)r->fits, "verdict", pl_verdict_name(r->verdict)));
+        const struct pl_price *p = &r->price;
+        pl_json_append(&list, json_pack("{s:s, s:I, s:f, s:f, s:b, s:s}", "change", r->change,
+                                        "saves_bytes", (json_int_t)r->saves_bytes, "total_gb",
+                                        pl_gb(p->needed_bytes), "host_ram_gb", pl_gb(p->host_bytes),
+                                        "fits", (int)pl_price_fits(p), "verdict",
+                                        pl_verdict_name(p->verdict)));
     }
     return list;
 }

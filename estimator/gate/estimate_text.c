@@ -158,12 +158,12 @@ static void add_remedies(const struct pl_estimate *e, struct pl_text *out) {
     for (uint32_t i = 0; i < e->n_remedies; i++) {
         const struct pl_remedy *r = &e->remedies[i];
         char total[PL_BYTES_TEXT], saves[PL_BYTES_TEXT];
-        pl_text_addf(out, "    %-4s total %11s, saves %11s: %s", pl_verdict_name(r->verdict),
-                     pl_bytes_text(r->total_bytes, total),
+        pl_text_addf(out, "    %-4s total %11s, saves %11s: %s", pl_verdict_name(r->price.verdict),
+                     pl_bytes_text(r->price.needed_bytes, total),
                      pl_bytes_text(r->saves_bytes > 0 ? (uint64_t)r->saves_bytes : 0, saves),
                      r->change);
-        if (r->host_bytes)
-            pl_text_addf(out, " (%s of host memory)", pl_bytes_text(r->host_bytes, saves));
+        if (r->price.host_bytes)
+            pl_text_addf(out, " (%s of host memory)", pl_bytes_text(r->price.host_bytes, saves));
         pl_text_add(out, "\n");
     }
 }

@@ -1,16 +1,12 @@
 /* gate.h - may this job start? Decided on the plan, before a device is opened.
  *
- * In: a question and its plan.  Out: a verdict, and remedies priced by planning each of them.
- * Needs: plan, autobatch. No I/O.
+ * In: a question and its plan.  Out: a verdict.  Needs: plan. No I/O.
  *   G1  `fits` means arena + context + doubt + margin <= total, byte for byte what will be
  *       reserved; `tight` that it does not, and yet arena + context - doubt <= total, of a total
  *       that has room for the margin
  *   G2  a full fine-tune that trains more than full_ft_ceiling_billions is refused whatever the
  *       memory, unless weights, gradients and states live on the host; frozen layers do not count
- *   G3  nothing of the user's settings is changed here: remedies are advice
- *   G4  a remedy has the bytes of the job with that change typed after it and the same batch size:
- *       level and chunk that are open are decided again
- *   G5  on a GPU that the kernels are not made for nothing fits, and no change helps */
+ *   G3  on a GPU that the kernels are not made for nothing fits, and no change helps */
 #ifndef PL_ESTIMATOR_GATE_GATE_H
 #define PL_ESTIMATOR_GATE_GATE_H
 
@@ -24,7 +20,7 @@ struct pl_verdict {
     uint64_t needed_bytes;  /* arenas + context */
     uint64_t most_bytes;    /* the same of the rank that needs the most, which the verdict is of */
     bool over_ceiling;      /* G2 */
-    bool no_kernels;        /* G5 */
+    bool no_kernels;        /* G3 */
     double trained_billions; /* exact count / 1e9 */
     uint64_t short_bytes;    /* tight: what it lacks to fit for certain, without the margin where */
     bool inside_doubt;       /* that alone is not enough: it is the context that decides */
@@ -35,29 +31,12 @@ bool pl_gate_over_ceiling(const struct pl_program *p, const struct pl_job *job);
 /* Devices that share gradients and states, each of which the ceiling is for. */
 uint32_t pl_gate_ceiling_devices(const struct pl_program *p);
 struct pl_verdict pl_gate_judge(const struct pl_plan *plan, const struct pl_question *q);
-/* Why nothing runs on the device of the question (G5). */
+/* Why nothing runs on the device of the question (G3). */
 void pl_gate_add_no_kernels(const struct pl_question *q, struct pl_text *out);
 /* "30.00 MiB (31457280 bytes) inside the margin of 64.00 MiB", of a tight one. */
 void pl_gate_add_tight(const struct pl_verdict *v, const struct pl_question *q,
                        struct pl_text *out);
 /* The verdict as an error: OK for fits, tight and unknown. */
 pl_err pl_gate_error(const struct pl_verdict *v, const struct pl_question *q, struct pl_diag *d);
-
-#define PL_REMEDY_TEXT 160
-struct pl_remedy {
-    char change[PL_REMEDY_TEXT]; /* "gradient_checkpointing: full" */
-    int64_t saves_bytes;
-    uint64_t total_bytes; /* needed with the change */
-    uint64_t host_bytes;  /* of host memory that tensors then take */
-    enum pl_verdict_kind verdict; /* as it is asked again with the change */
-    bool fits;                    /* that, for certain */
-};
-#define PL_MAX_REMEDIES 32
-/* What would help a question, of which `plan` is the plan. Fitting ones first, each group in order
- * of how little it changes what is learnt. When none fits alone, the last row combines what is
- * needed.
- */
-pl_err pl_gate_remedies(const struct pl_question *q, const struct pl_plan *plan,
-                        struct pl_remedy out[PL_MAX_REMEDIES], uint32_t *n, struct pl_diag *d);
 
 #endif

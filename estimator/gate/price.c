@@ -1,16 +1,11 @@
 /* price.c - changing a question and planning what comes out. */
-#include "estimator/advice/price.h"
+#include "estimator/gate/price.h"
 
 #include "estimator/base/checked.h"
 #include "estimator/config/job_values.h"
 #include "estimator/program/cost.h"
 
 #include <math.h>
-
-void pl_price_variant(struct pl_variant *v, const struct pl_question *q, uint32_t batch_size) {
-    pl_variant_of(v, q);
-    v->q.batch_size = batch_size;
-}
 
 static double flops_per_token(const struct pl_program *p) {
     const struct pl_phase_range *r = &p->phases[PL_PHASE_MICRO];
@@ -20,13 +15,36 @@ static double flops_per_token(const struct pl_program *p) {
     return sum / (double)p->tokens;
 }
 
-struct pl_price pl_price_of_program(const struct pl_program *p, const struct pl_verdict *v) {
+struct pl_price pl_price_held(const struct pl_question *q, const struct pl_planned *held) {
+    const struct pl_program *p = held->program;
     const struct pl_speed speed = pl_speed_nominal(&p->traits);
-    return (struct pl_price){.needed_bytes = v->needed_bytes,
+    const struct pl_verdict v = pl_gate_judge(held->plan, q);
+    return (struct pl_price){.needed_bytes = v.needed_bytes,
+                             .host_bytes = pl_plan_host_placed(held->plan),
                              .flops_per_token = flops_per_token(p),
                              .seconds_per_token = pl_program_seconds_per_token(p, &speed),
                              .update_seconds = pl_program_update_seconds(p, &speed),
-                             .verdict = v->kind};
+                             .verdict = v.kind};
+}
+
+pl_err pl_price_measure(const struct pl_question *q, uint64_t limit, struct pl_trials *t,
+                        struct pl_price *out, struct pl_diag *d) {
+    PL_TRY(pl_question_measure_within(q, limit, &t->held, d));
+    *out = pl_price_held(q, &t->held);
+    return PL_ERR_OK;
+}
+
+pl_err pl_price_decide(struct pl_question *q, struct pl_trials *t, struct pl_price *out,
+                       struct pl_diag *d) {
+    PL_TRY(pl_decide_again(q, 0, t, d));
+    *out = pl_price_held(q, &t->held);
+    return PL_ERR_OK;
+}
+
+pl_err pl_price_of(const struct pl_question *q, struct pl_trials *t, struct pl_price *out,
+                   struct pl_diag *d) {
+    struct pl_question again = *q;
+    return pl_price_decide(&again, t, out, d);
 }
 
 uint32_t pl_price_micro_batch(uint32_t largest, uint32_t samples) {
@@ -39,30 +57,6 @@ uint32_t pl_price_micro_batch(uint32_t largest, uint32_t samples) {
     for (b = 1; b <= largest / 2; b *= 2)
         continue;
     return largest ? b : 0;
-}
-
-pl_err pl_price_decided(const struct pl_question *q, struct pl_trials *t, struct pl_price *out,
-                        struct pl_diag *d) {
-    PL_TRY(pl_question_measure(q, &t->held, d));
-    const struct pl_verdict v = pl_gate_judge(t->held.plan, q);
-    *out = pl_price_of_program(t->held.program, &v);
-    return PL_ERR_OK;
-}
-
-pl_err pl_price_of(const struct pl_question *q, struct pl_trials *t, struct pl_price *out,
-                   struct pl_diag *d) {
-    struct pl_question again = *q;
-    PL_TRY(pl_decide_again(&again, 0, t, d));
-    return pl_price_decided(&again, t, out, d);
-}
-
-pl_err pl_price_bytes(const struct pl_question *q, struct pl_trials *t, struct pl_price *out,
-                      struct pl_diag *d) {
-    struct pl_question again = *q;
-    PL_TRY(pl_decide_again(&again, 0, t, d));
-    const struct pl_verdict v = pl_gate_judge(t->held.plan, &again);
-    *out = (struct pl_price){.needed_bytes = v.needed_bytes, .verdict = v.kind};
-    return PL_ERR_OK;
 }
 
 /* The ceiling of a full fine-tune is passed or not whatever the batch. */
@@ -100,12 +94,12 @@ pl_err pl_price_auto_batch(const struct pl_question *q, struct pl_trials *t, uin
 static pl_err raise_past(const struct pl_question *q, struct pl_trials *t, uint32_t *batch,
                          struct pl_diag *d) {
     const uint32_t most = (uint32_t)pl_u64_min(PL_BATCH_LIMIT, pl_question_most_samples(q));
-    struct pl_price next = {.verdict = PL_VERDICT_FITS};
     while (*batch < most) {
-        struct pl_question at = *q;
-        at.batch_size = *batch + 1;
-        PL_TRY(pl_price_bytes(&at, t, &next, d));
-        if (next.verdict != PL_VERDICT_FITS) return PL_ERR_OK;
+        struct pl_question next = *q;
+        struct pl_price price;
+        next.batch_size = *batch + 1;
+        PL_TRY(pl_price_decide(&next, t, &price, d));
+        if (!pl_price_fits(&price)) return PL_ERR_OK;
         (*batch)++;
     }
     return PL_ERR_OK;

@@ -3,12 +3,13 @@
  * Remedies stand in the order of their ranks (change_rows.h), by how little they change what is
  * learnt: the first group not at all, the middle only the rounding, the last the experiment
  * itself. */
-#include "estimator/autobatch/decide.h"
+#include "estimator/gate/remedies.h"
+
 #include "estimator/autobatch/sharding.h"
 #include "estimator/base/text.h"
 #include "estimator/config/job_values.h"
-#include "estimator/gate/gate.h"
 #include "estimator/search/change.h"
+#include "estimator/search/secant.h"
 
 #include <string.h>
 
@@ -103,15 +104,8 @@ static pl_err price(const struct start *from, const struct pl_question *q, struc
     struct pl_variant v;
     pl_variant_of(&v, q);
     PL_TRY(decide_sharding(&v, from->q->job->sharding, d));
-    struct pl_question again = v.q;
-    PL_TRY(pl_decide_again(&again, 0, from->trials, d));
-    const struct pl_plan *plan = from->trials->held.plan;
-    const struct pl_verdict judged = pl_gate_judge(plan, &again);
-    r->total_bytes = judged.needed_bytes;
-    r->saves_bytes = (int64_t)(from->needed_bytes - judged.needed_bytes);
-    r->host_bytes = pl_plan_host_placed(plan);
-    r->verdict = judged.kind;
-    r->fits = judged.kind == PL_VERDICT_FITS;
+    PL_TRY(pl_price_of(&v.q, from->trials, &r->price, d));
+    r->saves_bytes = (int64_t)(from->needed_bytes - r->price.needed_bytes);
     return PL_ERR_OK;
 }
 
@@ -120,24 +114,30 @@ static pl_err price(const struct start *from, const struct pl_question *q, struc
 static pl_err lessen_offload(const struct start *from, const struct pl_question *all, char *text,
                              struct pl_remedy *r, struct pl_diag *d) {
     const uint32_t layers = (uint32_t)all->model->layers;
-    uint32_t too_few = 0, enough = layers;
+    const struct pl_budget *b = &all->budget;
+    struct pl_secant full = pl_secant_between(0, layers, pl_budget_usable(b) + b->context_bytes);
     struct pl_remedy trial = *r;
     struct pl_variant v;
     pl_variant_of(&v, all);
     v.job.gradient_checkpointing = PL_RECOMPUTE_FULL;
     PL_TRY(price(from, &v.q, &trial, d));
-    if (trial.fits) return PL_ERR_OK;
-    while (enough - too_few > 1) {
-        const uint32_t k = too_few + (enough - too_few) / 2;
-        v.job.gradient_checkpointing = PL_RECOMPUTE_MIX(PL_RECOMPUTE_OFFLOAD, k, PL_RECOMPUTE_FULL);
+    if (pl_price_fits(&trial.price)) return PL_ERR_OK;
+    full.low.bytes = r->price.needed_bytes;
+    full.high.bytes = trial.price.needed_bytes;
+    while (!pl_secant_done(&full)) {
+        const uint32_t n = pl_secant_next(&full);
+        v.job.gradient_checkpointing =
+            PL_RECOMPUTE_MIX(PL_RECOMPUTE_OFFLOAD, layers - n, PL_RECOMPUTE_FULL);
         PL_TRY(price(from, &v.q, &trial, d));
-        *(trial.fits ? &enough : &too_few) = k;
-        if (trial.fits) *r = trial;
+        const bool fits = pl_price_fits(&trial.price);
+        pl_secant_tell(&full, n, trial.price.needed_bytes, fits, 0);
+        if (fits) *r = trial;
     }
-    if (enough == layers) return PL_ERR_OK;
+    if (!full.low.n) return PL_ERR_OK;
     struct pl_text level = PL_TEXT_IN(text, PL_REMEDY_TEXT);
     pl_text_add(&level, "gradient_checkpointing: ");
-    pl_recompute_print(PL_RECOMPUTE_MIX(PL_RECOMPUTE_OFFLOAD, enough, PL_RECOMPUTE_FULL), &level);
+    pl_recompute_print(
+        PL_RECOMPUTE_MIX(PL_RECOMPUTE_OFFLOAD, layers - full.low.n, PL_RECOMPUTE_FULL), &level);
     return PL_ERR_OK;
 }
 
@@ -161,7 +161,7 @@ static pl_err price_each(const struct start *from, struct pl_remedy alone[N_REME
         PL_TRY(apply(from, id, &v, r->change, sizeof r->change, d));
         if (!r->change[0]) continue;
         PL_TRY(price(from, &v.q, r, d));
-        if (id == PL_CHANGE_LEVEL_OFFLOAD && r->fits)
+        if (id == PL_CHANGE_LEVEL_OFFLOAD && pl_price_fits(&r->price))
             PL_TRY(lessen_offload(from, &v.q, r->change, r, d));
     }
     return PL_ERR_OK;
@@ -226,11 +226,12 @@ static pl_err combine(const struct start *from, const struct pl_remedy alone[N_R
         PL_TRY(apply(from, id, &next, c.words[i], PL_REMEDY_TEXT, d));
         if (!c.words[i][0]) continue;
         if (c.any) PL_TRY(price(from, &next.q, &step, d));
-        if (step.saves_bytes <= (c.any ? r->saves_bytes : 0) && !step.fits) continue;
+        const bool fits = pl_price_fits(&step.price);
+        if (step.saves_bytes <= (c.any ? r->saves_bytes : 0) && !fits) continue;
         pl_variant_of(&c.v, &next.q);
         *r = step;
         take(from, i, &c);
-        if (r->fits) return describe(from, &c, r, useful, d);
+        if (fits) return describe(from, &c, r, useful, d);
     }
     return PL_ERR_OK;
 }
@@ -239,7 +240,7 @@ static void fitting_first(struct pl_remedy *r, uint32_t n) {
     for (uint32_t i = 1; i < n; i++) {
         struct pl_remedy v = r[i];
         uint32_t j = i;
-        for (; j > 0 && v.fits && !r[j - 1].fits; j--)
+        for (; j > 0 && pl_price_fits(&v.price) && !pl_price_fits(&r[j - 1].price); j--)
             r[j] = r[j - 1];
         r[j] = v;
     }
@@ -252,9 +253,10 @@ static pl_err fill_rows(const struct start *from, struct pl_remedy out[PL_MAX_RE
     *n = 0;
     PL_TRY(price_each(from, alone, d));
     for (uint32_t i = 0; i < N_REMEDIES; i++) {
-        if (!alone[i].change[0] || (alone[i].saves_bytes <= 0 && !alone[i].fits)) continue;
-        if (only_if_it_fits(from->table.ids[i]) && !alone[i].fits) continue;
-        any_fits |= alone[i].fits;
+        const bool fits = pl_price_fits(&alone[i].price);
+        if (!alone[i].change[0] || (alone[i].saves_bytes <= 0 && !fits)) continue;
+        if (only_if_it_fits(from->table.ids[i]) && !fits) continue;
+        any_fits |= fits;
         out[(*n)++] = alone[i];
     }
     if (!any_fits && from->q->budget.known) {

@@ -118,7 +118,7 @@ START_TEST(a_row_counts_the_bytes_of_its_program) {
     uint32_t seen = 0;
     for (uint32_t i = 0; i < fleet.n_rows; i++) {
         const struct pl_fleet_row *r = &fleet.rows[i];
-        if (r->verdict != PL_VERDICT_FITS) continue;
+        if (r->price.verdict != PL_VERDICT_FITS) continue;
         struct pl_question q = pl_question_of(&r->job, &model, &traits, &budget);
         struct pl_planned whole;
         q = pl_question_of_last(&q);
@@ -127,7 +127,8 @@ START_TEST(a_row_counts_the_bytes_of_its_program) {
         ck_assert_double_eq(r->time.sent_bytes > 0, r->devices > 1);
         struct pl_budget own = budget;
         pl_budget_predict_comm(&own, r->devices);
-        ck_assert_uint_ge(r->needed_bytes, whole.plan->arena_bytes + pl_nccl_bytes(r->devices));
+        ck_assert_uint_ge(r->price.needed_bytes,
+                          whole.plan->arena_bytes + pl_nccl_bytes(r->devices));
         ck_assert_uint_le(whole.plan->arena_bytes, pl_budget_usable(&own));
         ck_assert_uint_ge(r->batch_size * r->steps * r->devices, 16);
         pl_planned_finish(&whole);
@@ -193,7 +194,7 @@ START_TEST(one_device_is_the_job_as_it_is) {
                         pl_program_step_seconds(p, &speed, &load, NULL));
     ck_assert_double_eq(r->time.overlapped_seconds, pl_step_in_order(&r->time));
     ck_assert_double_eq(pl_step_in_order(&t), pl_step_in_order(&r->time));
-    ck_assert_uint_eq(r->needed_bytes, whole.plan->arena_bytes);
+    ck_assert_uint_eq(r->price.needed_bytes, whole.plan->arena_bytes);
     ck_assert_double_eq_tol(pl_fleet_efficiency(r), 1, 1e-6);
     pl_planned_finish(&whole);
 }
@@ -208,7 +209,7 @@ START_TEST(the_fewest_that_hold_it_are_recommended) {
     ck_assert_uint_gt(fleet.best->devices, 1);
     for (uint32_t i = 0; i < fleet.n_rows; i++) {
         const struct pl_fleet_row *r = &fleet.rows[i];
-        if (r->verdict != PL_VERDICT_FITS) continue;
+        if (r->price.verdict != PL_VERDICT_FITS) continue;
         ck_assert_uint_ge(r->devices, fleet.best->devices);
         if (r->devices == fleet.best->devices) ck_assert(r->relative >= 1);
     }
@@ -224,7 +225,7 @@ START_TEST(the_fewest_that_hold_it_are_recommended) {
         if (held.plan->arena_bytes > most) most = held.plan->arena_bytes;
         pl_planned_finish(&held);
     }
-    ck_assert_uint_eq(r->needed_bytes, most + pl_nccl_bytes(r->devices));
+    ck_assert_uint_eq(r->price.needed_bytes, most + pl_nccl_bytes(r->devices));
 }
 END_TEST
 

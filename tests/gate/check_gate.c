@@ -4,7 +4,7 @@
 #include "estimator/config/job_text.h"
 #include "estimator/config/job_values.h"
 #include "estimator/gate/estimate.h"
-#include "estimator/gate/gate.h"
+#include "estimator/gate/remedies.h"
 #include "tests/plan/planning.h"
 #include "tests/support/ask.h"
 
@@ -233,7 +233,7 @@ START_TEST(frozen_layers_do_not_count_for_the_size_gate) {
     start(&f, "Qwen2.5-7B", "full", 1);
     ck_assert_int_eq(remedies(&f, &roomy, rows, &n), PL_ERR_OK);
     for (uint32_t i = 0; i < n; i++)
-        found += strcmp(rows[i].change, "freeze_layers: 14") == 0 && rows[i].fits;
+        found += strcmp(rows[i].change, "freeze_layers: 14") == 0 && pl_price_fits(&rows[i].price);
     ck_assert_uint_eq(found, 1);
     f.job.freeze_layers = 27;
     struct pl_question *q = PL_ASK(&f.job, &f.m, &f.traits, &roomy, 0);
@@ -304,10 +304,11 @@ START_TEST(every_remedy_saves_what_it_says) {
     ck_assert_uint_ge(n, 5);
     for (uint32_t i = 0; i < n; i++) {
         uint64_t bytes = needed_with(&f, &b, rows[i].change);
-        ck_assert_msg(bytes == rows[i].total_bytes, "%s", rows[i].change);
+        ck_assert_msg(bytes == rows[i].price.needed_bytes, "%s", rows[i].change);
         ck_assert_int_eq(rows[i].saves_bytes, (int64_t)(now - bytes));
-        ck_assert_int_eq(rows[i].fits, bytes <= b.total_bytes);
-        ck_assert(i == 0 || rows[i - 1].fits || !rows[i].fits); /* fitting ones first */
+        ck_assert_int_eq(pl_price_fits(&rows[i].price), bytes <= b.total_bytes);
+        ck_assert(i == 0 || pl_price_fits(&rows[i - 1].price) ||
+                  !pl_price_fits(&rows[i].price)); /* fitting ones first */
         alone |= strcmp(rows[i].change, "lora_modules_to_save: []") == 0;
     }
     ck_assert_int_eq(alone, _i == 2);
@@ -328,10 +329,10 @@ START_TEST(a_remedy_has_the_sharding_that_auto_gives_it) {
     ck_assert_int_eq(remedies(&f, &b, rows, &n), PL_ERR_OK);
     while (at < n && strcmp(rows[at].change, "mode: lora") != 0)
         at++;
-    ck_assert(at < n && rows[at].fits);
-    ck_assert_uint_ne(needed_with(&f, &b, "mode: lora"), rows[at].total_bytes);
+    ck_assert(at < n && pl_price_fits(&rows[at].price));
+    ck_assert_uint_ne(needed_with(&f, &b, "mode: lora"), rows[at].price.needed_bytes);
     f.job.sharding = PL_SHARDING_GRADIENTS;
-    ck_assert_uint_eq(needed_with(&f, &b, "mode: lora"), rows[at].total_bytes);
+    ck_assert_uint_eq(needed_with(&f, &b, "mode: lora"), rows[at].price.needed_bytes);
     finish(&f);
 }
 END_TEST
@@ -346,13 +347,13 @@ START_TEST(a_remedy_that_takes_of_the_margin_is_tight) {
     struct pl_budget b = card(now * 3 / 4, now / 2, 0);
     ck_assert_int_eq(remedies(&f, &b, rows, &n), PL_ERR_OK);
     for (uint32_t i = 0; i < n; i++) {
-        const uint64_t bytes = rows[i].total_bytes;
+        const uint64_t bytes = rows[i].price.needed_bytes;
         const bool no = bytes > b.total_bytes, fits = bytes <= b.total_bytes - b.margin_bytes;
-        ck_assert_int_eq(rows[i].verdict, no     ? PL_VERDICT_NO
-                                          : fits ? PL_VERDICT_FITS
-                                                 : PL_VERDICT_TIGHT);
-        ck_assert_int_eq(rows[i].fits, fits);
-        tight += rows[i].verdict == PL_VERDICT_TIGHT;
+        ck_assert_int_eq(rows[i].price.verdict, no     ? PL_VERDICT_NO
+                                                : fits ? PL_VERDICT_FITS
+                                                       : PL_VERDICT_TIGHT);
+        ck_assert_int_eq(pl_price_fits(&rows[i].price), fits);
+        tight += rows[i].price.verdict == PL_VERDICT_TIGHT;
     }
     ck_assert_uint_gt(tight, 0);
     finish(&f);
@@ -399,10 +400,10 @@ START_TEST(every_remedy_typed_gives_the_bytes_it_was_printed_with) {
     memcpy(rows, e.remedies, sizeof rows);
     for (uint32_t i = 0; i < e.n_remedies; i++) {
         const uint64_t bytes = needed_with(&f, &b, rows[i].change);
-        ck_assert_msg(bytes == rows[i].total_bytes, "%s: %llu bytes were printed, %llu come out",
-                      rows[i].change, (unsigned long long)rows[i].total_bytes,
-                      (unsigned long long)bytes);
-        fits += rows[i].fits;
+        ck_assert_msg(bytes == rows[i].price.needed_bytes,
+                      "%s: %llu bytes were printed, %llu come out", rows[i].change,
+                      (unsigned long long)rows[i].price.needed_bytes, (unsigned long long)bytes);
+        fits += pl_price_fits(&rows[i].price);
     }
     ck_assert_uint_gt(fits, 0);
     pl_estimate_finish(&e);
@@ -430,7 +431,7 @@ START_TEST(inference_is_offered_what_can_be_typed_beside_it) {
         ck_assert_ptr_null(strstr(rows[i].change, "mode:"));
         if (strcmp(rows[i].change, "quant_type: nf4") != 0) continue;
         found++;
-        ck_assert_uint_eq(rows[i].total_bytes, needed_with(&f, &b, "quant_type: nf4"));
+        ck_assert_uint_eq(rows[i].price.needed_bytes, needed_with(&f, &b, "quant_type: nf4"));
     }
     ck_assert_uint_eq(found, 1);
     finish(&f);
@@ -475,7 +476,7 @@ START_TEST(updates_in_the_backward_pass_are_offered_where_they_may_be) {
             ck_assert_msg(!strstr(change, "full_ft_offload") && !strstr(change, "batch_size") &&
                               !strstr(change, "mode:"),
                           "%s", change);
-            ck_assert_uint_eq(rows[i].total_bytes, needed_with(&f, &b, change));
+            ck_assert_uint_eq(rows[i].price.needed_bytes, needed_with(&f, &b, change));
         }
         ck_assert_int_eq(offered, jobs[_i].offered);
     }
@@ -528,7 +529,8 @@ END_TEST
 /* Returns the remedy with `gradient_checkpointing: offload`, alone or with other changes. */
 static const char *offload_offered(const struct pl_remedy *rows, uint32_t n) {
     for (uint32_t i = 0; i < n; i++)
-        if (strstr(rows[i].change, "gradient_checkpointing: offload") && rows[i].fits)
+        if (strstr(rows[i].change, "gradient_checkpointing: offload") &&
+            pl_price_fits(&rows[i].price))
             return rows[i].change;
     ck_abort_msg("nothing with inputs in host memory is said to fit");
     return NULL;
@@ -605,7 +607,7 @@ START_TEST(narrower_storage_is_offered_where_there_is_some) {
         base |= strcmp(rows[i].change, storages[_i].base) == 0;
         both |= strcmp(rows[i].change, storages[_i].both) == 0;
         if (storages[_i].base[0] == 0) ck_assert_str_ne(rows[i].change, "base_dtype: bf16");
-        ck_assert_uint_eq(needed_with(&f, &b, rows[i].change), rows[i].total_bytes);
+        ck_assert_uint_eq(needed_with(&f, &b, rows[i].change), rows[i].price.needed_bytes);
     }
     ck_assert_int_eq(base, storages[_i].base[0] != 0);
     ck_assert_int_eq(both, storages[_i].both[0] != 0);
@@ -626,9 +628,9 @@ START_TEST(what_no_single_change_cures_is_cured_together) {
     struct pl_budget b = card(p.plan->arena_bytes, 0, 0);
     pl_planned_finish(&p);
     ck_assert_int_eq(remedies(&f, &b, rows, &n), PL_ERR_OK);
-    ck_assert(rows[0].fits);
+    ck_assert(pl_price_fits(&rows[0].price));
     ck_assert(strstr(rows[0].change, "batch_size: 1") && strstr(rows[0].change, ", "));
-    ck_assert_uint_eq(needed_with(&f, &b, rows[0].change), rows[0].total_bytes);
+    ck_assert_uint_eq(needed_with(&f, &b, rows[0].change), rows[0].price.needed_bytes);
     finish(&f);
 }
 END_TEST

@@ -8,7 +8,7 @@ static bool is_asked(const struct pl_cli *cli, const struct pl_job *job) {
 
 /* True if the job fits on one GPU without host memory. */
 static bool fits_one(const struct pl_recommendation *r) {
-    return r->n_ways && !r->ways[0].host_bytes;
+    return r->n_ways && !r->ways[0].price.host_bytes;
 }
 
 static bool has_answer(const struct pl_question *q) {
