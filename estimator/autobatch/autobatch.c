@@ -9,47 +9,46 @@ double pl_autobatch_slope(const struct pl_plan *plan, uint64_t batch) {
     return (double)plan->ledger[PL_CATEGORY_ACTIVATIONS] / (double)batch;
 }
 
-/* made (nullable): a plan that may be it. */
-static pl_err try_batch(const struct pl_question *q, uint32_t batch, const struct pl_planned *made,
-                        struct pl_planned *held, struct pl_secant *s, struct pl_diag *d) {
-    struct pl_question at = *q;
-    at.batch_size = batch;
-    const bool is_made = made && pl_question_has_plan(&at, made, true);
-    if (!is_made) PL_TRY(pl_question_measure_within(&at, s->usable, held, d));
-    const struct pl_plan *plan = is_made ? made->plan : held->plan;
-    const uint64_t bytes = plan->arena_bytes;
-    pl_secant_tell(s, batch, bytes, bytes <= s->usable, pl_autobatch_slope(plan, batch));
-    return PL_ERR_OK;
-}
-
 uint32_t pl_autobatch_limit(const struct pl_job *job) {
     const uint32_t samples = pl_job_step_samples(job);
     if (pl_job_has_open_step(job))
-        return samples ? samples / pl_job_least_samples(job)
-                       : job->auto_samples ? job->auto_samples : PL_STEP_SAMPLES;
+        return samples             ? samples / pl_job_least_samples(job)
+               : job->auto_samples ? job->auto_samples
+                                   : PL_STEP_SAMPLES;
     return samples ? (uint32_t)pl_u64_div_up(samples, pl_job_ranks(job)) : PL_BATCH_LIMIT;
 }
 
-/* The search knows of these whether they fit. */
-static pl_err bytes_at(const struct pl_question *q, uint32_t batch, const struct pl_planned *made,
-                       struct pl_planned *held, uint64_t *out, struct pl_diag *d) {
+/* made (nullable): a plan that may be it. limit: as for pl_question_measure_within(). */
+static pl_err plan_at(const struct pl_question *q, uint32_t batch, uint64_t limit,
+                      const struct pl_planned *made, struct pl_planned *held,
+                      const struct pl_plan **out, struct pl_diag *d) {
     struct pl_question at = *q;
     at.batch_size = batch;
     const bool is_made = made && pl_question_has_plan(&at, made, true);
-    if (!is_made) PL_TRY(pl_question_measure(&at, held, d));
-    *out = is_made ? made->plan->arena_bytes : held->plan->arena_bytes;
+    if (!is_made) PL_TRY(pl_question_measure_within(&at, limit, held, d));
+    *out = is_made ? made->plan : held->plan;
     return PL_ERR_OK;
 }
 
 static pl_err search(const struct pl_question *q, uint32_t limit, const struct pl_planned *made,
                      struct pl_planned *held, struct pl_autobatch *out, struct pl_diag *d) {
     struct pl_secant s = pl_secant_between(0, limit + 1, pl_budget_usable(&q->budget));
-    const uint32_t first = (uint32_t)pl_u64_max(pl_u64_min(q->batch_size, limit), 1);
-    while (!pl_secant_done(&s))
-        PL_TRY(try_batch(q, s.tries ? pl_secant_next(&s) : first, made, held, &s, d));
+    uint32_t n = (uint32_t)pl_u64_max(pl_u64_min(q->batch_size, limit), 1);
+    const struct pl_plan *plan;
+    for (; !pl_secant_done(&s); n = pl_secant_next(&s)) {
+        PL_TRY(plan_at(q, n, s.usable, made, held, &plan, d));
+        const uint64_t bytes = plan->arena_bytes;
+        pl_secant_tell(&s, n, bytes, bytes <= s.usable, pl_autobatch_slope(plan, n));
+    }
     out->batch_size = s.low.n;
-    if (s.high.n <= limit) PL_TRY(bytes_at(q, s.high.n, made, held, &out->next_bytes, d));
-    return s.low.n ? bytes_at(q, s.low.n, made, held, &out->arena_bytes, d) : PL_ERR_OK;
+    if (s.high.n <= limit) {
+        PL_TRY(plan_at(q, s.high.n, 0, made, held, &plan, d));
+        out->next_bytes = plan->arena_bytes;
+    }
+    if (!s.low.n) return PL_ERR_OK;
+    PL_TRY(plan_at(q, s.low.n, 0, made, held, &plan, d));
+    out->arena_bytes = plan->arena_bytes;
+    return PL_ERR_OK;
 }
 
 pl_err pl_autobatch_find(const struct pl_question *q, uint32_t limit, struct pl_planned *held,

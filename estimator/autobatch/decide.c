@@ -5,9 +5,7 @@
 
 #include <inttypes.h>
 
-/* --- chunks of the MLP ----------------------------------------------------------------------- */
-
-#define CHUNK_MAX 4096 /* products of more rows are no faster */
+/* --- the least of a question ----------------------------------------------------------------- */
 
 /* The smallest micro-batch that the job can have. */
 static uint32_t least_samples(const struct pl_question *q) {
@@ -35,12 +33,11 @@ static pl_err find_least(const struct pl_question *q, struct pl_trials *t, struc
 }
 
 /* *near: nothing fits, but for little more than there is, so that another choice might. */
-static pl_err fits_cut(const struct least *least, uint32_t chunk, struct pl_trials *t, bool *out,
-                       bool *near, struct pl_diag *d) {
+static pl_err least_fits(const struct least *least, struct pl_trials *t, bool *out, bool *near,
+                         struct pl_diag *d) {
     const uint64_t usable = pl_budget_usable(&least->q.budget), most = usable + usable / 16;
     struct pl_question trial = least->q;
     *out = *near = false;
-    trial.mlp_chunk_tokens = chunk;
     for (uint32_t i = 0; i < least->n_levels && !*out; i++) {
         trial.recompute = least->levels[i];
         PL_TRY(pl_question_fits(&trial, usable, &t->held, out, d));
@@ -49,39 +46,36 @@ static pl_err fits_cut(const struct least *least, uint32_t chunk, struct pl_tria
     return PL_ERR_OK;
 }
 
-/* Every choice of level and chunk of the loss. */
-static pl_err finds_any(const struct pl_question *q, uint32_t chunk, struct pl_trials *t, bool *out,
-                        struct pl_diag *d) {
-    struct pl_question trial = *q;
-    trial.mlp_chunk_tokens = chunk;
-    *out = false;
-    if (!pl_autolevel_is_open(q)) return PL_ERR_OK;
-    PL_TRY(pl_autolevel_decide(&trial, least_samples(q), t, NULL, d));
-    *out = !t->none;
-    return PL_ERR_OK;
-}
+typedef void set_fn(struct pl_question *q, uint64_t value);
 
-/* The largest chunk with which the smallest of all else that is open fits, or the smallest chunk if
- * anything fits with it; 0: nothing does. */
-static pl_err find_chunk(const struct pl_question *q, struct pl_trials *t, uint32_t *out,
-                         struct pl_diag *d) {
-    const uint64_t tokens = (uint64_t)least_samples(q) * q->job->max_seq_length;
-    struct least least;
-    uint32_t chunk = PL_MLP_CHUNK_MIN;
-    bool fits, near;
-    *out = 0;
-    if (chunk >= tokens) return PL_ERR_OK;
-    PL_TRY(find_least(q, t, &least, d));
-    PL_TRY(fits_cut(&least, chunk, t, &fits, &near, d));
-    if (!fits && near) PL_TRY(finds_any(q, chunk, t, &fits, d));
-    if (fits) *out = chunk;
-    while (fits && chunk < CHUNK_MAX && 2 * chunk < tokens) {
-        chunk *= 2;
-        PL_TRY(fits_cut(&least, chunk, t, &fits, &near, d));
-        if (fits) *out = chunk;
+/* The largest power of two from `value` up to `most` with which it fits; *out stays where not even
+ * the first does. */
+static pl_err grow(struct least *least, set_fn *set, uint64_t value, uint64_t most,
+                   struct pl_trials *t, uint64_t *out, struct pl_diag *d) {
+    bool fits = true, near;
+    for (; fits && value <= most; value *= 2) {
+        set(&least->q, value);
+        PL_TRY(least_fits(least, t, &fits, &near, d));
+        if (fits) *out = value;
     }
     return PL_ERR_OK;
 }
+
+/* --- what is a last resort ------------------------------------------------------------------- */
+
+/* A key that stays open wherever anything fits without it. */
+struct resort {
+    pl_err (*without)(struct pl_question *q, uint32_t limit, struct pl_trials *t,
+                      struct pl_text *notes, struct pl_diag *d);
+    bool (*may)(const struct pl_question *q);
+    /* Of a question with which nothing fits; 0: nothing does with this key either. */
+    pl_err (*find)(const struct pl_question *q, struct pl_trials *t, uint64_t *out,
+                   struct pl_diag *d);
+    set_fn *set;
+    void (*tell)(const struct pl_question *q, struct pl_text *notes);
+    bool keeps_gradients; /* where nothing fits: updates in the backward pass would only stand in
+                           * the way of the micro-batches that a smaller step is made of */
+};
 
 /* A search that found something knows that it fits. */
 static pl_err is_enough(const struct pl_question *q, bool searched, struct pl_trials *t, bool *out,
@@ -90,144 +84,138 @@ static pl_err is_enough(const struct pl_question *q, bool searched, struct pl_tr
     return *out ? PL_ERR_OK : pl_question_fits(q, 0, &t->held, out, d);
 }
 
-/* Of a question that is not enough, whose plan is held: chunks change nothing of the job arena. */
-static bool is_hopeless(const struct pl_question *q, const struct pl_trials *t) {
-    return t->held.plan->job_bytes > pl_budget_usable(&q->budget);
+/* *value: of the key, where q, which was decided without it, is not enough; else 0. */
+static pl_err find_value(const struct resort *r, const struct pl_question *open,
+                         struct pl_question *q, struct pl_trials *t, uint64_t *value,
+                         struct pl_diag *d) {
+    const bool none = t->none;
+    bool enough = true;
+    *value = 0;
+    if (r->may(q)) PL_TRY(is_enough(q, pl_autolevel_is_open(open), t, &enough, d));
+    /* no value changes anything of the job arena */
+    if (!enough && t->held.plan->job_bytes <= pl_budget_usable(&q->budget))
+        PL_TRY(r->find(open, t, value, d));
+    if (!*value && none && r->keeps_gradients) q->in_backward = PL_TRI_FALSE;
+    return PL_ERR_OK;
 }
 
-/* Updates in the backward pass, as the least of a question has them. */
-static void let_go(struct pl_question *q) {
-    if (q->job->optimizer_in_backward == PL_TRI_AUTO && pl_question_may_let_go(q))
-        q->in_backward = PL_TRI_TRUE;
-}
-
-/* notes: of a decision without chunks, which counts for nothing where there is one with them. */
-static pl_err find_cut(struct pl_question *q, uint32_t limit, struct pl_trials *t,
-                       struct pl_text *notes, bool *cut, bool *none, struct pl_diag *d) {
+/* Notes of a decision without the key count for nothing where there is one with it. */
+static pl_err decide_by(const struct resort *r, struct pl_question *q, uint32_t limit,
+                        struct pl_trials *t, struct pl_text *notes, struct pl_diag *d) {
     const struct pl_question open = *q;
-    struct pl_question least = *q;
-    const bool searched = pl_autolevel_is_open(q);
-    uint32_t chunk;
-    bool enough;
-    *cut = false;
-    PL_TRY(pl_autolevel_decide(q, limit, t, notes, d));
-    *none = t->none;
-    if (!pl_autolevel_may_cut(q)) return PL_ERR_OK;
-    PL_TRY(is_enough(q, searched, t, &enough, d));
-    if (enough || is_hopeless(q, t)) return PL_ERR_OK;
-    let_go(&least);
-    PL_TRY(find_chunk(&least, t, &chunk, d));
-    *cut = chunk != 0;
-    if (!*cut) return PL_ERR_OK;
-    *q = open;
-    q->mlp_chunk_tokens = chunk;
-    return PL_ERR_OK;
-}
-
-/* What does not make the job fit is not taken: updates in the backward pass would only stand in the
- * way of the micro-batches that a smaller step is made of. */
-static pl_err decide_cut(struct pl_question *q, uint32_t limit, struct pl_trials *t,
-                         struct pl_text *notes, bool *cut, struct pl_diag *d) {
-    bool none;
-    PL_TRY(find_cut(q, limit, t, notes, cut, &none, d));
-    if (!*cut && none) q->in_backward = PL_TRI_FALSE;
-    return PL_ERR_OK;
-}
-
-static pl_err decide_chunks(struct pl_question *q, uint32_t limit, struct pl_trials *t,
-                            struct pl_text *notes, struct pl_diag *d) {
     struct pl_text whole = {0};
-    bool cut;
-    pl_err err = decide_cut(q, limit, t, notes ? &whole : NULL, &cut, d);
-    if (err == PL_ERR_OK && cut) {
-        err = pl_autolevel_decide(q, limit, t, notes, d);
-        if (notes)
-            pl_text_addf(notes,
-                         "mlp_chunk_tokens: auto is `%u`: nothing fits with all tokens at once\n",
-                         pl_question_mlp_chunk(q));
+    uint64_t value;
+    pl_err err = r->without(q, limit, t, notes ? &whole : NULL, d);
+    if (err == PL_ERR_OK) err = find_value(r, &open, q, t, &value, d);
+    if (err == PL_ERR_OK && value) {
+        *q = open;
+        r->set(q, value);
+        err = r->without(q, limit, t, notes, d);
+        if (notes) r->tell(q, notes);
     } else if (notes) {
         pl_text_add(notes, pl_text_str(&whole));
     }
     pl_text_finish(&whole);
     return err;
+}
+
+/* --- chunks of the MLP ----------------------------------------------------------------------- */
+
+#define CHUNK_MAX 4096 /* products of more rows are no faster */
+
+static void set_chunk(struct pl_question *q, uint64_t tokens) {
+    q->mlp_chunk_tokens = (uint32_t)tokens;
+}
+
+static void tell_chunk(const struct pl_question *q, struct pl_text *notes) {
+    pl_text_addf(notes, "mlp_chunk_tokens: auto is `%u`: nothing fits with all tokens at once\n",
+                 pl_question_mlp_chunk(q));
+}
+
+/* Every choice of level and chunk of the loss. */
+static pl_err finds_any(const struct pl_question *q, uint32_t chunk, struct pl_trials *t, bool *out,
+                        struct pl_diag *d) {
+    struct pl_question trial = *q;
+    set_chunk(&trial, chunk);
+    *out = false;
+    if (!pl_autolevel_is_open(q)) return PL_ERR_OK;
+    PL_TRY(pl_autolevel_decide(&trial, least_samples(q), t, NULL, d));
+    *out = !t->none;
+    return PL_ERR_OK;
+}
+
+/* The largest chunk with which the smallest of all else that is open fits, updates in the backward
+ * pass included, or the smallest chunk if anything fits with it. */
+static pl_err find_chunk(const struct pl_question *q, struct pl_trials *t, uint64_t *out,
+                         struct pl_diag *d) {
+    const uint64_t tokens = (uint64_t)least_samples(q) * q->job->max_seq_length;
+    struct pl_question with = *q;
+    struct least least;
+    bool fits, near;
+    if (PL_MLP_CHUNK_MIN >= tokens) return PL_ERR_OK;
+    if (q->job->optimizer_in_backward == PL_TRI_AUTO && pl_question_may_let_go(q))
+        with.in_backward = PL_TRI_TRUE;
+    PL_TRY(find_least(&with, t, &least, d));
+    set_chunk(&least.q, PL_MLP_CHUNK_MIN);
+    PL_TRY(least_fits(&least, t, &fits, &near, d));
+    if (!fits && near) PL_TRY(finds_any(&with, PL_MLP_CHUNK_MIN, t, &fits, d));
+    if (!fits) return PL_ERR_OK;
+    *out = PL_MLP_CHUNK_MIN;
+    return grow(&least, set_chunk, 2 * PL_MLP_CHUNK_MIN, pl_u64_min(CHUNK_MAX, tokens - 1), t, out,
+                d);
+}
+
+static pl_err decide_chunks(struct pl_question *q, uint32_t limit, struct pl_trials *t,
+                            struct pl_text *notes, struct pl_diag *d) {
+    static const struct resort chunks = {pl_autolevel_decide, pl_autolevel_may_cut, find_chunk,
+                                         set_chunk,           tell_chunk,           true};
+    return decide_by(&chunks, q, limit, t, notes, d);
 }
 
 /* --- panels of a 4-bit base ------------------------------------------------------------------ */
 
 #define PANELS_MAX (UINT64_C(1) << 30) /* larger than nearly all matrices */
 
-/* The largest panels with which `least`, in so many tokens of the MLP at a time, fits; 0: none. */
-static pl_err grow_panels(struct least *least, uint32_t chunk, struct pl_trials *t, uint64_t *out,
-                          struct pl_diag *d) {
-    bool fits = true, near;
-    *out = 0;
-    for (uint64_t bytes = PL_UNPACK_MIN; fits && bytes <= PANELS_MAX; bytes *= 2) {
-        least->q.unpack_bytes = bytes;
-        PL_TRY(fits_cut(least, chunk, t, &fits, &near, d));
-        if (fits) *out = bytes;
-    }
-    return PL_ERR_OK;
+static void set_panels(struct pl_question *q, uint64_t bytes) {
+    q->unpack_bytes = bytes;
 }
 
-/* Of a question with which nothing fits; 0: nothing does with panels either. */
+static void tell_panels(const struct pl_question *q, struct pl_text *notes) {
+    pl_text_addf(notes,
+                 "unpack_buffer: auto is `%" PRIu64 "MiB`: nothing fits with whole matrices\n",
+                 q->unpack_bytes >> 20);
+}
+
+/* Without chunks of the MLP if anything fits so. */
 static pl_err find_panels(const struct pl_question *q, struct pl_trials *t, uint64_t *out,
                           struct pl_diag *d) {
     struct least least;
-    uint64_t in_chunks;
+    uint64_t whole = 0;
     PL_TRY(find_least(q, t, &least, d));
-    PL_TRY(grow_panels(&least, least.q.mlp_chunk_tokens, t, &in_chunks, d));
-    *out = 0;
-    if (in_chunks) PL_TRY(grow_panels(&least, q->mlp_chunk_tokens, t, out, d));
-    if (!*out) *out = in_chunks;
+    PL_TRY(grow(&least, set_panels, PL_UNPACK_MIN, PANELS_MAX, t, out, d));
+    if (!*out) return PL_ERR_OK;
+    least.q.mlp_chunk_tokens = q->mlp_chunk_tokens;
+    PL_TRY(grow(&least, set_panels, PL_UNPACK_MIN, PANELS_MAX, t, &whole, d));
+    if (whole) *out = whole;
     return PL_ERR_OK;
 }
 
-/* notes: of a decision with whole matrices, which counts for nothing where there is one in
- * panels. */
 static pl_err decide_panels(struct pl_question *q, uint32_t limit, struct pl_trials *t,
-                            struct pl_text *notes, uint64_t *bytes, struct pl_diag *d) {
-    const struct pl_question open = *q;
-    bool enough;
-    *bytes = 0;
-    PL_TRY(decide_chunks(q, limit, t, notes, d));
-    if (!pl_autolevel_may_unpack(q)) return PL_ERR_OK;
-    PL_TRY(is_enough(q, pl_autolevel_is_open(&open), t, &enough, d));
-    if (enough || is_hopeless(q, t)) return PL_ERR_OK;
-    PL_TRY(find_panels(&open, t, bytes, d));
-    if (!*bytes) return PL_ERR_OK;
-    *q = open;
-    q->unpack_bytes = *bytes;
-    return PL_ERR_OK;
+                            struct pl_text *notes, struct pl_diag *d) {
+    static const struct resort panels = {
+        decide_chunks, pl_autolevel_may_unpack, find_panels, set_panels, tell_panels, false};
+    return decide_by(&panels, q, limit, t, notes, d);
 }
 
-static pl_err decide_levels(struct pl_question *q, uint32_t limit, struct pl_trials *t,
-                            struct pl_text *notes, struct pl_diag *d) {
-    struct pl_text whole = {0};
-    uint64_t bytes;
-    pl_err err = decide_panels(q, limit, t, notes ? &whole : NULL, &bytes, d);
-    if (err == PL_ERR_OK && bytes) {
-        err = decide_chunks(q, limit, t, notes, d);
-        if (notes)
-            pl_text_addf(notes,
-                         "unpack_buffer: auto is `%" PRIu64
-                         "MiB`: nothing fits with whole matrices\n",
-                         bytes >> 20);
-    } else if (notes) {
-        pl_text_add(notes, pl_text_str(&whole));
-    }
-    pl_text_finish(&whole);
-    return err;
-}
+/* --- all of it ------------------------------------------------------------------------------- */
 
 pl_err pl_decide_levels(struct pl_question *q, uint32_t limit, struct pl_trials *trials,
                         struct pl_text *notes, struct pl_diag *d) {
     struct pl_trials own = {0};
-    pl_err err = decide_levels(q, limit, trials ? trials : &own, notes, d);
+    pl_err err = decide_panels(q, limit, trials ? trials : &own, notes, d);
     pl_trials_finish(&own);
     return err;
 }
-
-/* --- all of it ------------------------------------------------------------------------------- */
 
 pl_err pl_decide(struct pl_question *q, uint32_t limit, struct pl_autobatch *search,
                  struct pl_text *notes, struct pl_diag *d) {
