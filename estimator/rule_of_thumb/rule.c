@@ -13,11 +13,9 @@
 #define CHECKPOINT_SHARE 0.4  /* share of the activations that stays */
 #define FIT_SHARE_ON_TOP 0.15 /* fragmentation, framework */
 
-static const struct pl_rule_precision precisions[] = {
-#define X(name, label, bytes) {name, label, bytes},
-    PL_RULE_PRECISION_MAP(X)
-#undef X
-};
+static const struct pl_rule_precision precisions[] = {{"fp32", "FP32", 4},   {"fp16", "FP16", 2},
+                                                      {"bf16", "BF16", 2},   {"int8", "INT8", 1},
+                                                      {"int4", "INT4", 0.5}, {"nf4", "NF4", 0.5}};
 
 const struct pl_rule_precision *pl_rule_precisions(size_t *n) {
     *n = sizeof precisions / sizeof *precisions;

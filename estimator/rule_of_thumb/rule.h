@@ -18,17 +18,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes a weight takes, quantisation constants left out. X(name, shown as, bytes) */
-#define PL_RULE_PRECISION_MAP(X)                                                                   \
-    X("fp32", "FP32", 4.0)                                                                         \
-    X("fp16", "FP16", 2.0)                                                                         \
-    X("bf16", "BF16", 2.0)                                                                         \
-    X("int8", "INT8", 1.0)                                                                         \
-    X("int4", "INT4", 0.5)                                                                         \
-    X("nf4", "NF4", 0.5)
 struct pl_rule_precision {
     const char *name, *label;
-    double bytes;
+    double bytes; /* of a weight, quantisation constants left out */
 };
 const struct pl_rule_precision *pl_rule_precisions(size_t *n);
 /* NULL: no such precision. */

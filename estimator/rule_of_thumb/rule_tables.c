@@ -13,6 +13,7 @@
 #define MOMENT_BYTES 4
 #define LISTED_SHARE 0.4 /* of the activations stays under checkpointing */
 #define MOST_LINES   16  /* of the micro-batches of an effective batch */
+#define MOST_WORDS   5   /* of a line */
 
 #define N_OF(rows) (sizeof(rows) / sizeof *(rows))
 
@@ -269,11 +270,19 @@ static void fill_tiers(const struct pl_rule_inputs *in, struct pl_report *r) {
 
 /* --- words ----------------------------------------------------------------------------------- */
 
+/* The lines after the first, which has the names of their words, and NULL where it has fewer. */
+static void fill_words(const char *const (*lines)[MOST_WORDS], size_t n, struct pl_report *r) {
+    for (size_t i = 1; i < n; i++) {
+        pl_report_next(r);
+        for (size_t k = 0; k < MOST_WORDS && lines[0][k]; k++)
+            pl_report_word(r, lines[0][k], lines[i][k]);
+    }
+}
+
 /* Lists what people get wrong, and the setting that puts it right. */
 static void fill_mistakes(const struct pl_rule_inputs *in, struct pl_report *r) {
-    static const struct {
-        const char *name, *mistake, *symptom, *fix, *setting;
-    } mistakes[] = {
+    static const char *const lines[][MOST_WORDS] = {
+        {"name", "mistake", "symptom", "fix", "setting"},
         {"forgot_optimizer_states", "Forgot optimizer states", "OOM during first training step",
          "Use QLoRA or 8-bit optimizer", "mode: qlora"},
         {"batch_size_too_high", "Batch size too high", "OOM after a few steps",
@@ -286,14 +295,7 @@ static void fill_mistakes(const struct pl_rule_inputs *in, struct pl_report *r) 
          "Use 4-bit quantization from the start", "mode: qlora"},
     };
     (void)in;
-    for (size_t i = 0; i < N_OF(mistakes); i++) {
-        pl_report_next(r);
-        pl_report_word(r, "name", mistakes[i].name);
-        pl_report_word(r, "mistake", mistakes[i].mistake);
-        pl_report_word(r, "symptom", mistakes[i].symptom);
-        pl_report_word(r, "fix", mistakes[i].fix);
-        pl_report_word(r, "setting", mistakes[i].setting);
-    }
+    fill_words(lines, N_OF(lines), r);
 }
 
 static void fill_checklist(const struct pl_rule_inputs *in, struct pl_report *r) {
@@ -317,9 +319,8 @@ static void fill_checklist(const struct pl_rule_inputs *in, struct pl_report *r)
 
 /* Each published estimate stands next to the command that plans the same job. */
 static void fill_samples(const struct pl_rule_inputs *in, struct pl_report *r) {
-    static const struct {
-        const char *id, *total_gb, *says, *command;
-    } rows[] = {
+    static const char *const lines[][MOST_WORDS] = {
+        {"id", "document_total_gb", "document_says", "estimate_vram"},
         {"qwen7b-lora-r256", "13.4", "fits 16",
          "Qwen2.5-7B --mode lora --lora-r 256 --batch-size 2 --max-seq-length 2048 --vram-gb 16"},
         {"qwen7b-lora-r64", "14.1", "fits 16 (tight)",
@@ -340,13 +341,7 @@ static void fill_samples(const struct pl_rule_inputs *in, struct pl_report *r) {
          "Qwen2.5-7B --mode full --full-ft-offload --vram-gb 32"},
     };
     (void)in;
-    for (size_t i = 0; i < N_OF(rows); i++) {
-        pl_report_next(r);
-        pl_report_word(r, "id", rows[i].id);
-        pl_report_word(r, "document_total_gb", rows[i].total_gb);
-        pl_report_word(r, "document_says", rows[i].says);
-        pl_report_word(r, "estimate_vram", rows[i].command);
-    }
+    fill_words(lines, N_OF(lines), r);
 }
 
 /* --- the list -------------------------------------------------------------------------------- */
