@@ -138,6 +138,8 @@ struct pl_device {
     struct pl_comm *comm; /* borrowed; of ops between ranks; NULL = there is one rank */
     void *staging; /* pinned host memory for files on their way; NULL = staging is in an arena */
     uint64_t staging_bytes;
+    const char *failure; /* why the op failed that failed last, as its library names it; static;
+                            NULL = the error says all */
     void *state; /* of the back-end */
 };
 

@@ -204,8 +204,10 @@ static pl_err run_together(struct pl_exec *e, uint32_t first, uint32_t n, struct
         i--;
     }
     if (err == PL_ERR_OK) return PL_ERR_OK;
-    return pl_diag_set(d, err, "op %u (%s) failed on device %s", i, pl_op_name(op->kind),
-                       e->device->ops->name);
+    const char *why = e->device->failure;
+    e->device->failure = NULL;
+    return pl_diag_set(d, err, "op %u (%s) failed on device %s%s%s", i, pl_op_name(op->kind),
+                       e->device->ops->name, why ? ": " : "", why ? why : "");
 }
 
 static double now(void) {

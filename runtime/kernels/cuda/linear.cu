@@ -88,7 +88,10 @@ static pl_err multiply(struct pl_device *dev, const struct pl_call *c, enum pl_o
     g->ws = ws->p;
     g->ws_bytes = pl_ws_cuda_product(&dev->traits, c->attr, m[0].rows, m[0].cols);
     PL_TRY(narrow_inputs(dev, g, m));
-    return pl_products_run(pl_cuda_of(dev), g);
+    struct pl_cuda *cuda = pl_cuda_of(dev);
+    const pl_err err = pl_products_run(cuda, g);
+    if (err != PL_ERR_OK) dev->failure = pl_products_failure(cuda->products);
+    return err;
 }
 
 /* in: x[N,K], W[O,K], bias?[O], ws, y?[N,O]; out: y[N,O]. */

@@ -30,8 +30,13 @@
 #define PROPOSALS 4 /* asked for at a time: the first of them that is one is taken */
 
 #define STEPS_PER_OCTAVE 8
-#define MOST_ALIGNMENT   256                   /* bytes; cuBLASLt asks about no more */
-#define KERNEL_ROOM      (UINT64_C(128) << 20) /* of the device; more than a kernel takes to load */
+#define MOST_ALIGNMENT   256 /* bytes; cuBLASLt asks about no more */
+
+/* Bytes of the device. Loading a kernel has failed for memory where fewer than LEAST_ROOM are free;
+ * it may have where fewer than KERNEL_ROOM are. A job that fills its budget leaves PL_CARD_MARGIN,
+ * which lies between the two. */
+#define LEAST_ROOM  (UINT64_C(32) << 20)
+#define KERNEL_ROOM (UINT64_C(128) << 20)
 
 /* The facts that an algorithm depends on. They are compared as bytes: no padding, unused bits 0. */
 struct key {
@@ -54,31 +59,41 @@ struct pl_products {
     cublasLtMatrixLayout_t layout[3]; /* a, b, c */
     cublasLtMatmulPreference_t preference;
     struct entry *entries; /* [ENTRIES] */
+    uint64_t left_bytes;   /* free on the device after an algorithm ran first; 0 = none has */
+    cublasStatus_t failed; /* the status of the last product that failed */
 };
 
 /* ---- once ---- */
 
-/* The library loads a kernel when it first runs it, and where the device has no room left for that
- * the product fails like one that crashed. A crash spoils the context, and then every call says so.
- */
-static pl_err classify_failure(void) {
+static pl_err ask_free(uint64_t *out) {
     size_t available = 0, total = 0;
     const cudaError_t e = cudaMemGetInfo(&available, &total);
-    if (e != cudaSuccess) return pl_cuda_error(e);
-    return available < KERNEL_ROOM ? PL_ERR_DEVICE_OOM : PL_ERR_DEVICE_LOST;
+    *out = available;
+    return pl_cuda_error(e);
 }
 
-static pl_err classify(cublasStatus_t s) {
+/* The library loads a kernel when it first runs it, and where the device has no room left for that
+ * the product fails like one that crashed. A crash spoils the context, and then every call says so.
+ * Between the two limits it was memory only if some has gone since products last ran: a job that
+ * was planned to the margin is there all the time, and another fault must not halve its batch. */
+static pl_err classify_failure(const struct pl_products *p) {
+    uint64_t left;
+    PL_TRY(ask_free(&left));
+    const bool is_full = left < LEAST_ROOM || (left < KERNEL_ROOM && left < p->left_bytes);
+    return is_full ? PL_ERR_DEVICE_OOM : PL_ERR_DEVICE_LOST;
+}
+
+static pl_err classify(struct pl_products *p, cublasStatus_t s) {
+    if (s == CUBLAS_STATUS_SUCCESS) return PL_ERR_OK;
+    p->failed = s;
     switch (s) {
-    case CUBLAS_STATUS_SUCCESS:
-        return PL_ERR_OK;
     case CUBLAS_STATUS_ALLOC_FAILED:
         return PL_ERR_DEVICE_OOM;
     case CUBLAS_STATUS_INVALID_VALUE:
     case CUBLAS_STATUS_NOT_SUPPORTED:
         return PL_ERR_PLAN_BROKEN;
     default:
-        return classify_failure();
+        return classify_failure(p);
     }
 }
 
@@ -260,10 +275,11 @@ static bool is_of(const struct entry *e, const struct key *key) {
     return memcmp(&e->key, key, sizeof *key) == 0;
 }
 
-/* The library's first choice for this shape. What a proposal holds is valid only where its state is
- * success (cuBLAS Library documentation, "cublasLtMatmulHeuristicResult_t"). */
+/* Takes the library's choice for this shape, or, skipping some, a later one. What a proposal holds
+ * is valid only where its state is success (cuBLAS Library documentation,
+ * "cublasLtMatmulHeuristicResult_t"). */
 static cublasStatus_t choose(const struct pl_products *p, const struct pl_product *g,
-                             const struct key *key, struct entry *e) {
+                             const struct key *key, int skipped, struct entry *e) {
     cublasLtMatmulHeuristicResult_t proposals[PROPOSALS];
     int found = 0, i = 0;
     cublasStatus_t s = set_layouts(p, g, key);
@@ -273,7 +289,7 @@ static cublasStatus_t choose(const struct pl_products *p, const struct pl_produc
                                                   p->layout[2], p->layout[2], p->preference,
                                                   PROPOSALS, proposals, &found);
     if (s != CUBLAS_STATUS_SUCCESS) return s;
-    while (i < found && proposals[i].state != CUBLAS_STATUS_SUCCESS)
+    while (i < found && (proposals[i].state != CUBLAS_STATUS_SUCCESS || skipped-- > 0))
         i++;
     if (i >= found) return CUBLAS_STATUS_NOT_SUPPORTED;
     *e = (struct entry){.key = *key, .algorithm = proposals[i].algo};
@@ -299,7 +315,7 @@ static bool reuse(const struct pl_products *p, const struct pl_product *g, const
     *tokens = round_tokens(*tokens);
     if (memcmp(&rounded, exact, sizeof rounded) == 0) return false;
     struct entry *e = find(p, &rounded);
-    if (!is_of(e, &rounded) && choose(p, g, &rounded, e) != CUBLAS_STATUS_SUCCESS) return false;
+    if (!is_of(e, &rounded) && choose(p, g, &rounded, 0, e) != CUBLAS_STATUS_SUCCESS) return false;
     if (!is_legal(p, g, exact, &e->algorithm)) return false;
     *out = (struct entry){.key = *exact, .algorithm = e->algorithm, .is_reused = true};
     return true;
@@ -307,11 +323,13 @@ static bool reuse(const struct pl_products *p, const struct pl_product *g, const
 
 /* The entry of this shape, made where the table has none. */
 static cublasStatus_t enter(const struct pl_products *p, const struct pl_product *g,
-                            const struct key *exact, struct entry *out) {
+                            const struct key *exact, struct entry *out, bool *is_new) {
     struct entry *e = find(p, exact);
     *out = *e;
-    if (is_of(e, exact)) return CUBLAS_STATUS_SUCCESS;
-    cublasStatus_t s = reuse(p, g, exact, out) ? CUBLAS_STATUS_SUCCESS : choose(p, g, exact, out);
+    *is_new = !is_of(e, exact);
+    if (!*is_new) return CUBLAS_STATUS_SUCCESS;
+    cublasStatus_t s =
+        reuse(p, g, exact, out) ? CUBLAS_STATUS_SUCCESS : choose(p, g, exact, 0, out);
     if (s == CUBLAS_STATUS_SUCCESS) *find(p, exact) = *out;
     return s;
 }
@@ -328,21 +346,45 @@ static cublasStatus_t run_as(struct pl_cuda *cuda, const struct pl_product *g,
 }
 
 /* A call that fails has launched nothing, or only parts into the workspace: C is what it was, and
- * the product may be tried again. On a context that is spoilt the second call fails as well. */
-static cublasStatus_t multiply(struct pl_cuda *cuda, const struct pl_product *g) {
+ * the product may be tried again, with the algorithm of the exact shape or, where that has failed,
+ * with the next that the library proposes. On a context that is spoilt the second call fails as
+ * well. */
+static cublasStatus_t multiply(struct pl_cuda *cuda, const struct pl_product *g, bool *is_new) {
     const struct pl_products *p = cuda->products;
     const struct key exact = key_of(g);
     struct entry e;
     cublasStatus_t s = set_operation(p, g);
-    if (s == CUBLAS_STATUS_SUCCESS) s = enter(p, g, &exact, &e);
+    if (s == CUBLAS_STATUS_SUCCESS) s = enter(p, g, &exact, &e, is_new);
     if (s != CUBLAS_STATUS_SUCCESS) return s;
     s = run_as(cuda, g, &e);
-    if (s == CUBLAS_STATUS_SUCCESS || !e.is_reused) return s;
-    if (choose(p, g, &exact, &e) != CUBLAS_STATUS_SUCCESS) return s;
-    *find(p, &exact) = e;
-    return run_as(cuda, g, &e);
+    if (s == CUBLAS_STATUS_SUCCESS) return s;
+    if (choose(p, g, &exact, e.is_reused ? 0 : 1, &e) != CUBLAS_STATUS_SUCCESS) return s;
+    *is_new = true;
+    s = run_as(cuda, g, &e);
+    if (s == CUBLAS_STATUS_SUCCESS) *find(p, &exact) = e;
+    return s;
 }
 
 pl_err pl_products_run(struct pl_cuda *cuda, const struct pl_product *g) {
-    return classify(multiply(cuda, g));
+    struct pl_products *p = cuda->products;
+    bool is_new = false;
+    const cublasStatus_t s = multiply(cuda, g, &is_new);
+    if (s == CUBLAS_STATUS_SUCCESS && is_new) (void)ask_free(&p->left_bytes);
+    return classify(p, s);
+}
+
+const char *pl_products_failure(const struct pl_products *p) {
+    static const struct {
+        cublasStatus_t status;
+        const char *name;
+    } names[] = {
+#define X(status) {status, #status}
+        X(CUBLAS_STATUS_NOT_INITIALIZED),  X(CUBLAS_STATUS_ALLOC_FAILED),
+        X(CUBLAS_STATUS_INVALID_VALUE),    X(CUBLAS_STATUS_ARCH_MISMATCH),
+        X(CUBLAS_STATUS_MAPPING_ERROR),    X(CUBLAS_STATUS_EXECUTION_FAILED),
+        X(CUBLAS_STATUS_INTERNAL_ERROR),   X(CUBLAS_STATUS_NOT_SUPPORTED)};
+#undef X
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (names[i].status == p->failed) return names[i].name;
+    return "an unknown status of cuBLASLt";
 }

@@ -7,7 +7,7 @@
  *       failed: a shape whose product failed has another algorithm from then on
  *   M3  after pl_products_create() no host memory is allocated and no descriptor is made
  *   M4  an algorithm that was chosen for another shape runs only where the library says it may, and
- *       where it fails all the same one of the exact shape is tried before the device is lost */
+ *       a product that fails is tried once more with another algorithm before the device is lost */
 #ifndef PL_RUNTIME_KERNELS_CUDA_PRODUCTS_H
 #define PL_RUNTIME_KERNELS_CUDA_PRODUCTS_H
 
@@ -33,7 +33,10 @@ struct pl_lt; /* runtime/device/cuda/lt.h */
  * result in pl_cuda.products. */
 pl_err pl_products_create(const struct pl_lt *lt, struct pl_products **out, struct pl_diag *d);
 void pl_products_destroy(struct pl_products **products); /* NULL-safe; sets it to NULL */
+/* RUNTIME_DEVICE_OOM only where the library says so, or where too little is free for a kernel. */
 pl_err pl_products_run(struct pl_cuda *cuda, const struct pl_product *p);
+/* Returns the library's name of why the last product that failed did. */
+const char *pl_products_failure(const struct pl_products *p);
 
 #ifdef __cplusplus
 }
