@@ -51,10 +51,10 @@ enum plsim_site {
 };
 
 struct plsim_settings {
-    uint64_t memory_bytes, context_bytes, graph_node_bytes;
+    uint64_t memory_bytes, context_bytes, graph_node_bytes, library_bytes;
     uint64_t neighbour_bytes, neighbour_after; /* 0 bytes = none */
-    int sm, sm_count, devices;
-    bool late;
+    int sm, sm_count, devices, driver;
+    bool late, integrated;
     enum plsim_order { PLSIM_FORWARD, PLSIM_REVERSE, PLSIM_RANDOM } order;
     struct {
         uint64_t at, count; /* 1-based; at 0 = never */
@@ -85,7 +85,10 @@ uint64_t plsim_own_bytes(void);
 void plsim_start(void);
 /* The context exists from now on. */
 void plsim_need_context(void);
-/* The neighbour and the context leave. */
+/* The library loads its kernels at its first product: takes PLSIM_LIBRARY_BYTES of the device, once.
+ * False: too little is free. */
+bool plsim_load_kernels(void);
+/* The neighbour and the context leave, and what the library took. */
 void plsim_memory_restart(void);
 
 struct plsim_allocation {

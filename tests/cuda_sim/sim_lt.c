@@ -48,6 +48,9 @@ _Static_assert(sizeof(struct algorithm) <= sizeof(cublasLtMatmulAlgo_t), "fits t
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
     if (!handle) return CUBLAS_STATUS_INVALID_VALUE;
+#ifdef PLSIM_LT_REFUSES
+    return *handle = NULL, CUBLAS_STATUS_NOT_INITIALIZED;
+#endif
     *handle = calloc(1, sizeof **handle);
     return *handle ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
 }
@@ -400,6 +403,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     int injected = plsim_injected(PLSIM_MATMUL);
     if (injected) return (cublasStatus_t)injected;
     if (plsim_sticky() != cudaSuccess) return CUBLAS_STATUS_EXECUTION_FAILED;
+    if (!plsim_load_kernels()) return CUBLAS_STATUS_INTERNAL_ERROR;
     if (!alpha || !beta || !algo) return CUBLAS_STATUS_INVALID_VALUE;
     cublasStatus_t s = state(&p);
     if (s != CUBLAS_STATUS_SUCCESS) return s;

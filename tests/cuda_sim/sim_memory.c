@@ -10,11 +10,11 @@
 enum { ALIGN_BYTES = 256, POISON_BYTE = 0xFF, UNIT_BYTES = 2 << 20 };
 
 static struct plsim_allocation *allocations;
-static uint64_t neighbour_bytes, calls;
+static uint64_t neighbour_bytes, library_bytes, calls;
 static bool has_context, has_started, is_eager;
 
 uint64_t plsim_own_bytes(void) {
-    return plsim_counters.used_bytes + plsim_graph_bytes() +
+    return plsim_counters.used_bytes + plsim_graph_bytes() + library_bytes +
            (has_context ? plsim_settings()->context_bytes << is_eager : 0);
 }
 
@@ -35,6 +35,12 @@ uint64_t plsim_free_bytes(void) {
 void plsim_need_context(void) {
     plsim_start();
     has_context = true;
+}
+
+bool plsim_load_kernels(void) {
+    const uint64_t wanted = plsim_settings()->library_bytes;
+    if (library_bytes < wanted && plsim_free_bytes() >= wanted) library_bytes = wanted;
+    return library_bytes >= wanted;
 }
 
 /* Another process comes between two questions of ours. */
@@ -344,7 +350,7 @@ cudaError_t cudaMemset(void *p, int byte, size_t bytes) {
 }
 
 void plsim_memory_restart(void) {
-    neighbour_bytes = 0;
+    neighbour_bytes = library_bytes = 0;
     calls = 0;
     has_context = has_started = false;
 }

@@ -89,6 +89,7 @@ int nvmlDeviceGetUUID(void *gpu, char *out, unsigned size) {
 
 int nvmlDeviceGetMemoryInfo(void *gpu, struct memory *out) {
     (void)gpu;
+    if (plsim_settings()->integrated) return NVML_ERROR_NOT_SUPPORTED;
     out->total = plsim_settings()->memory_bytes;
     out->free = plsim_free_bytes();
     out->used = out->total - out->free;

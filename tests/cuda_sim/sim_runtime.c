@@ -103,7 +103,7 @@ static cudaError_t check_device(int device) {
 }
 
 cudaError_t cudaDriverGetVersion(int *out) {
-    return store(out, CUDART_VERSION);
+    return store(out, plsim_settings()->driver);
 }
 cudaError_t cudaRuntimeGetVersion(int *out) {
     return store(out, CUDART_VERSION);
@@ -164,6 +164,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int device) {
     if (!out) return plsim_fail(cudaErrorInvalidValue);
     const struct plsim_settings *s = plsim_settings();
     *out = (struct cudaDeviceProp){
+        .uuid = {{(char)0xE0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, (char)device}},
+        .integrated = s->integrated,
         .name = PLSIM_DEVICE_NAME,
         .totalGlobalMem = s->memory_bytes,
         .sharedMemPerBlock = 49152,
@@ -197,7 +199,7 @@ cudaError_t cudaDeviceGetAttribute(int *out, enum cudaDeviceAttr attribute, int 
                {cudaDevAttrWarpSize, 32},
                {cudaDevAttrClockRate, 1980000},
                {cudaDevAttrMultiProcessorCount, s->sm_count},
-               {cudaDevAttrIntegrated, 0},
+               {cudaDevAttrIntegrated, s->integrated},
                {cudaDevAttrEccEnabled, 0},
                {cudaDevAttrPciBusId, 0},
                {cudaDevAttrPciDeviceId, 0},

@@ -132,6 +132,9 @@ static void read_settings(void) {
     settings.memory_bytes = setting("PLSIM_MEMORY_BYTES", UINT64_C(8) << 30);
     settings.context_bytes = setting("PLSIM_CONTEXT_BYTES", 0);
     settings.graph_node_bytes = setting("PLSIM_GRAPH_NODE_BYTES", 0);
+    settings.library_bytes = setting("PLSIM_LIBRARY_BYTES", 0);
+    settings.driver = (int)setting("PLSIM_DRIVER", CUDART_VERSION);
+    settings.integrated = setting("PLSIM_INTEGRATED", 0) != 0;
     settings.sm = (int)setting("PLSIM_SM", 90);
     settings.sm_count = (int)setting("PLSIM_SMS", 132);
     settings.devices = (int)setting("PLSIM_DEVICES", 1);

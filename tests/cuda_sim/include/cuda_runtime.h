@@ -15,6 +15,9 @@
  *                         capture, captured, instantiate, upload, replay; errors that spoil a
  *                         context (700, 719, ...) stay
  *   PLSIM_GRAPH_NODE_BYTES what a graph takes of the device for each of its kernels, default 0
+ *   PLSIM_LIBRARY_BYTES   what cuBLASLt takes of the device at its first product, default 0
+ *   PLSIM_DRIVER          what cudaDriverGetVersion() answers, default CUDART_VERSION
+ *   PLSIM_INTEGRATED=1    the GPU has the memory of the host, and NVML cannot tell how much
  *   PLSIM_DEVICES         GPUs, default 1; a process uses one of them, and has its memory to itself
  *   PLSIM_SM, PLSIM_SMS   compute capability times ten (90), multiprocessors (132)
  *   PLSIM_ORDER           reverse: threads and blocks start in reverse order; random[:seed]: they
