@@ -4,30 +4,28 @@
 #include "estimator/base/alloc.h"
 
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The loader searches for these; the last rows say where NVIDIA's installer puts the toolkit, which
- * few add to its search. */
-static const char *const names[] = {
-    "libcublasLt.so.13",
-    "libcublasLt.so.12",
-    "/usr/local/cuda/lib64/libcublasLt.so.13",
-    "/usr/local/cuda/lib64/libcublasLt.so.12",
+/* The loader searches for the first two; the last rows say where NVIDIA's installer puts the
+ * toolkit, which few add to its search. `version`: the CUDA that a driver must know for a library to
+ * start. */
+static const struct {
+    int version;
+    const char *name;
+} libraries[] = {
+    {13000, "libcublasLt.so.13"},
+    {12000, "libcublasLt.so.12"},
+    {13000, "/usr/local/cuda/lib64/libcublasLt.so.13"},
+    {12000, "/usr/local/cuda/lib64/libcublasLt.so.12"},
 };
 
 /* The context of the GPU lives until the process ends, with kernels in it that this library put
  * there: its code must not go before, so dlclose() only gives the reference back. */
 #define FLAGS (RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)
 
-static void *open_library(void) {
-    const char *given = getenv("PLIMSOLL_CUBLASLT");
-    void *library = NULL;
-    if (given && *given) return dlopen(given, FLAGS);
-    for (size_t i = 0; i < sizeof names / sizeof *names && !library; i++)
-        library = dlopen(names[i], FLAGS);
-    return library;
-}
+#define NEEDS "training on a GPU needs cuBLASLt 12 or 13: "
 
 /* The name of the first function the library lacks, NULL when it has all. */
 static const char *find_functions(struct pl_lt *lt) {
@@ -42,23 +40,72 @@ static const char *find_functions(struct pl_lt *lt) {
     return NULL;
 }
 
+/* A library that was found may be newer than the driver: only a handle shows that it works. */
+static pl_err start(const struct pl_lt *lt, const char *name, struct pl_diag *d) {
+    cublasLtHandle_t handle = NULL;
+    const cublasStatus_t s = lt->cublasLtCreate(&handle);
+    if (s == CUBLAS_STATUS_ALLOC_FAILED)
+        return pl_diag_set(d, PL_ERR_DEVICE_OOM, "cuBLASLt is out of memory starting");
+    if (s != CUBLAS_STATUS_SUCCESS)
+        return pl_diag_set(d, PL_ERR_NO_DEVICE, NEEDS "%s does not start (status %d)", name,
+                           (int)s);
+    (void)lt->cublasLtDestroy(handle);
+    return PL_ERR_OK;
+}
+
+/* *found: true if there is such a library. */
+static pl_err try_library(struct pl_lt *lt, const char *name, bool *found, struct pl_diag *d) {
+    lt->library = dlopen(name, FLAGS);
+    *found = lt->library != NULL;
+    if (!*found) {
+        const char *why = dlerror();
+        return pl_diag_set(d, PL_ERR_NO_DEVICE, NEEDS "%s", why ? why : "it was not found");
+    }
+    const char *lacks = find_functions(lt);
+    const pl_err err =
+        lacks ? pl_diag_set(d, PL_ERR_NO_DEVICE, NEEDS "%s lacks %s", name, lacks)
+              : start(lt, name, d);
+    if (err == PL_ERR_OK) return err;
+    dlclose(lt->library);
+    lt->library = NULL;
+    return err;
+}
+
+/* Those that the driver knows come first: an older driver may share a machine with a library that
+ * another program brought. A library that is there and does not work is worth more words than one
+ * that is not there. */
+static pl_err find_library(struct pl_lt *lt, struct pl_diag *d) {
+    struct pl_diag worst = {0};
+    int driver = 0;
+    bool any_found = false;
+    if (cudaDriverGetVersion(&driver) != cudaSuccess) (void)cudaGetLastError();
+    for (int newer = 0; newer < 2; newer++)
+        for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) {
+            struct pl_diag one = {0};
+            bool found;
+            if ((libraries[i].version > driver) != newer) continue;
+            if (try_library(lt, libraries[i].name, &found, &one) == PL_ERR_OK) return PL_ERR_OK;
+            if (worst.err == PL_ERR_OK || (found && !any_found)) worst = one;
+            any_found |= found;
+        }
+    return pl_diag_set(d, worst.err, "%s", worst.message);
+}
+
 pl_err pl_lt_load(const struct pl_lt **out, struct pl_diag *d) {
-    const char *lacks = NULL;
     *out = NULL;
     struct pl_lt *lt = pl_calloc(1, sizeof *lt);
     if (!lt) return pl_host_oom(d, "cuBLASLt");
-    lt->library = open_library();
-    if (lt->library) lacks = find_functions(lt);
-    if (lt->library && !lacks) {
+    const char *given = getenv("PLIMSOLL_CUBLASLT");
+    bool found;
+    const pl_err err =
+        given && *given ? try_library(lt, given, &found, d) : find_library(lt, d);
+    if (err == PL_ERR_OK) {
         *out = lt;
-        return PL_ERR_OK;
+        return err;
     }
-    const char *why = lacks ? lacks : dlerror();
-    pl_err err = pl_diag_set(d, PL_ERR_NO_DEVICE, "training on a GPU needs cuBLASLt 12 or 13: %s%s",
-                             lacks ? "the library lacks " : "", why ? why : "it was not found");
-    pl_diag_hint(d, "install libcublas of the CUDA toolkit, or name the library in "
-                    "PLIMSOLL_CUBLASLT");
-    if (lt->library) dlclose(lt->library);
+    if (err == PL_ERR_NO_DEVICE)
+        pl_diag_hint(d, "install libcublas of the CUDA toolkit, or name the library in "
+                        "PLIMSOLL_CUBLASLT");
     free(lt);
     return err;
 }
