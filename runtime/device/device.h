@@ -29,6 +29,7 @@ struct pl_device_ops {
     const char *name;               /* "cpu", "cuda", "null" */
     const struct pl_comm_ops *nccl; /* what moves its memory between ranks; NULL = MPI does */
     const char *missing;            /* why this build has no such back-end; NULL = it has */
+    uint32_t oldest_driver;         /* branch that the back-end starts with; 0 = it needs none */
     pl_err (*open)(struct pl_device *dev, struct pl_diag *d);
     void (*close)(struct pl_device *dev);
     /* Memory is zeroed and aligned to traits.align_bytes. Budget, injection and

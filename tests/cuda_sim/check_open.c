@@ -44,6 +44,20 @@ static struct pl_device *open_gpu(void) {
     return dev;
 }
 
+/* The runtime says that the driver is insufficient, and neither what it is nor what is needed. */
+START_TEST(a_driver_older_than_the_toolkit_is_told_which_it_must_be) {
+    struct pl_diag d = {0};
+    struct pl_device *dev = NULL;
+    ck_assert_int_eq(setenv("PLSIM_FAIL", "open@1:35", 1), 0);
+    ck_assert_int_eq(setenv("PLSIM_DRIVER", "12010", 1), 0);
+    plsim_restart();
+    ck_assert_int_eq(pl_device_open(&pl_back_end_cuda, 1, PL_NO_BUDGET, &dev, &d),
+                     PL_ERR_NO_DEVICE);
+    ck_assert_msg(strstr(d.message, "needs driver 580 or later") != NULL, "%s", d.message);
+    ck_assert_msg(strstr(d.message, "knows CUDA 12.1") != NULL, "%s", d.message);
+}
+END_TEST
+
 /* The context outlives the device, and holds kernels of the library. */
 START_TEST(the_library_stays_when_the_device_is_closed) {
     struct pl_device *dev = open_gpu();
@@ -74,6 +88,7 @@ int main(void) {
     TCase *tc = tcase_create("errors");
     tcase_add_loop_test(tc, a_gpu_that_was_not_had_is_not_lost, 0,
                         (int)(sizeof cases / sizeof *cases));
+    tcase_add_test(tc, a_driver_older_than_the_toolkit_is_told_which_it_must_be);
     suite_add_tcase(s, tc);
     tc = tcase_create("left behind");
     tcase_add_test(tc, the_library_stays_when_the_device_is_closed);

@@ -32,8 +32,9 @@ EMULATED = {
     "nccl": "tests/cuda_sim/plsim_nccl.so"}
 PROGRAMS = {"emulated": EMULATED}  # of any other ARCH: ON_GPU
 
-# First driver branch by major version of the toolkit (CUDA Toolkit Release Notes, "CUDA Driver").
-OLDEST_DRIVER = {12: 525, 13: 580}
+# First driver branch by major version of the toolkit (CUDA Toolkit Release Notes, "CUDA Driver"); of
+# 12 it is that of 12.1, which passes 32 KiB of arguments.
+OLDEST_DRIVER = {12: 530, 13: 580}
 
 # Programs share their kernels; the window of this level spans several of them.
 PRESET = 9

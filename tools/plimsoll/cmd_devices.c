@@ -7,6 +7,7 @@
 #include "runtime/device/cpu/cpu.h"
 #include "runtime/device/cuda/nvml.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -34,6 +35,13 @@ static pl_err read_machine(struct machine *m, struct pl_diag *d) {
                                                  m->n_gpus ? NULL : &m->why_no_gpu) == PL_ERR_OK)
         m->n_gpus++;
     return PL_ERR_OK;
+}
+
+/* The branch of the driver that this build needs, where the GPU has an older one; else 0. A driver
+ * that CUDA has answered with is new enough. */
+static uint32_t newer_driver(const struct pl_gpu *g) {
+    const unsigned long branch = strtoul(g->driver, NULL, 10);
+    return branch && branch < pl_device_cuda.oldest_driver ? pl_device_cuda.oldest_driver : 0;
 }
 
 static json_t *gpu_json(uint32_t ordinal, const struct pl_gpu *g) {
@@ -74,6 +82,9 @@ static void print_machine(const struct machine *m) {
         printf("cuda:%-2u %s, %s, %s free, compute capability %u.%u, driver %s%s%s\n", i, g->name,
                pl_bytes_text(g->total_bytes, total), pl_bytes_text(g->free_bytes, left), g->sm / 10,
                g->sm % 10, g->driver, c ? ", --gpu " : "", c ? c->name : "");
+        if (newer_driver(g))
+            printf("        needs driver %u or later, or NVIDIA's package for compatibility\n",
+                   newer_driver(g));
     }
     if (!m->n_gpus) printf("cuda    none: %s\n", m->why_no_gpu.message);
     if (pl_device_cuda.missing) printf("        %s\n", pl_device_cuda.missing);

@@ -52,9 +52,28 @@ static pl_err set_environment(struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
+/* The oldest branch of the driver that this runtime starts with: the release notes of CUDA name 580
+ * for 13, and of 12 this program needs 12.1, whose driver passes 32 KiB of arguments, which is 530.
+ */
+#define OLDEST_DRIVER (CUDART_VERSION >= 13000 ? 580 : 530)
+
+/* The runtime's own text names neither of the two versions. */
+static pl_err count_devices(int *count, struct pl_diag *d) {
+    const cudaError_t e = cudaGetDeviceCount(count);
+    int driver = 0;
+    if (e != cudaErrorInsufficientDriver || cudaDriverGetVersion(&driver) != cudaSuccess)
+        return check(e, "looking for a GPU", d);
+    (void)cudaGetLastError();
+    return pl_diag_set(d, PL_ERR_NO_DEVICE,
+                       "this program was built by CUDA %d.%d and needs driver %d or later; the "
+                       "driver of this machine knows CUDA %d.%d (CUDA error %d)",
+                       CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, OLDEST_DRIVER,
+                       driver / 1000, driver % 1000 / 10, (int)e);
+}
+
 static pl_err choose_device(struct pl_cuda *cuda, uint32_t ordinal, struct pl_diag *d) {
     int count = 0;
-    pl_err err = check(cudaGetDeviceCount(&count), "looking for a GPU", d);
+    pl_err err = count_devices(&count, d);
     if (err == PL_ERR_OK && ordinal >= (uint32_t)count)
         err = pl_diag_set(d, PL_ERR_NO_DEVICE, "cuda:%" PRIu32 " was asked for, CUDA sees %d GPUs",
                           ordinal, count);
@@ -321,6 +340,7 @@ const struct pl_device_ops pl_device_cuda = {
     .name = "cuda",
     .nccl = &pl_comm_nccl,
     .missing = NULL,
+    .oldest_driver = OLDEST_DRIVER,
     .open = cuda_open,
     .close = cuda_close,
     .alloc = cuda_alloc,
