@@ -4,10 +4,11 @@
 #include "estimator/card/cards.h"
 #include "estimator/config/job_values.h"
 #include "runtime/device/available.h"
+#include "runtime/device/cuda/gpu_query.h"
 #include "runtime/device/device.h"
 
 static pl_err query_gpu(uint32_t ordinal, struct pl_gpu *gpu, struct pl_diag *d) {
-    PL_TRY(pl_nvml_query(ordinal, gpu, d));
+    PL_TRY(pl_gpu_query(&pl_device_cuda, ordinal, gpu, d));
     return pl_card_check_sm(gpu->name, gpu->sm, d);
 }
 

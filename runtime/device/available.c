@@ -175,12 +175,15 @@ static uint64_t limit_of(int resource) {
     return getrlimit((__rlimit_resource_t)resource, &r) == 0 ? r.rlim_cur : RLIM_INFINITY;
 }
 
-struct pl_available pl_cpu_available(void) {
+uint64_t pl_cpu_installed(void) {
     struct sysinfo s;
+    return sysinfo(&s) == 0 ? (uint64_t)s.totalram * s.mem_unit : UINT64_MAX;
+}
+
+struct pl_available pl_cpu_available(void) {
     struct pl_available_from from = {.root = "",
-                                     .machine_bytes = UINT64_MAX,
+                                     .machine_bytes = pl_cpu_installed(),
                                      .as_limit = limit_of(RLIMIT_AS),
                                      .data_limit = limit_of(RLIMIT_DATA)};
-    if (sysinfo(&s) == 0) from.machine_bytes = (uint64_t)s.totalram * s.mem_unit;
     return pl_available_read(&from);
 }

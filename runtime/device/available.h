@@ -27,5 +27,7 @@ struct pl_available pl_available_read(const struct pl_available_from *from);
 
 /* The memory that this process can take now. Needs no open device. */
 struct pl_available pl_cpu_available(void);
+/* Returns the bytes of memory that the machine has; UINT64_MAX: not known. */
+uint64_t pl_cpu_installed(void);
 
 #endif

@@ -23,6 +23,7 @@
 struct pl_comm; /* runtime/comm/comm.h */
 struct pl_comm_ops;
 struct pl_device;
+struct pl_gpu;   /* runtime/device/cuda/nvml.h */
 struct pl_graph; /* of the back-end */
 
 struct pl_device_ops {
@@ -30,6 +31,9 @@ struct pl_device_ops {
     const struct pl_comm_ops *nccl; /* what moves its memory between ranks; NULL = MPI does */
     const char *missing;            /* why this build has no such back-end; NULL = it has */
     uint32_t oldest_driver;         /* branch that the back-end starts with; 0 = it needs none */
+    /* Describes a device without NVML. It makes a context, which stays: only for a process that
+     * ends then (gpu_query.h). NULL = there is no need. */
+    pl_err (*describe)(uint32_t ordinal, struct pl_gpu *out, struct pl_diag *d);
     pl_err (*open)(struct pl_device *dev, struct pl_diag *d);
     void (*close)(struct pl_device *dev);
     /* Memory is zeroed and aligned to traits.align_bytes. Budget, injection and

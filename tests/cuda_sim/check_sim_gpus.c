@@ -34,6 +34,56 @@ static void expect_devices(const char *const *words, int n, bool there) {
     outcome_finish(&o);
 }
 
+static void expect_trained_on_gpu(const char *const more[]) {
+    struct outcome o = plimsoll_train(dir, more);
+    ck_assert_msg(o.status == 0, "exit %d: %s", o.status, o.err);
+    ck_assert_msg(strstr(o.err, "planned for a GPU of compute capability 9.0"), "%s", o.err);
+    outcome_finish(&o);
+}
+
+/* --- who tells of it -------------------------------------------------------------------------- */
+
+START_TEST(without_nvml_cuda_tells_what_there_is) {
+    static const char *const words[] = {"cuda:0  Plimsoll emulation", "cuda:1  Plimsoll emulation",
+                                        "compute capability 9.0, driver CUDA 13.0"};
+    set("PLIMSOLL_NVML", "/nonexistent/libnvidia-ml.so.1");
+    set("PLSIM_DEVICES", "2");
+    expect_devices(words, 3, true);
+    struct outcome o = plimsoll_expect(0, dir, (const char *[]){"devices", "--json", NULL});
+    ck_assert_msg(strstr(o.out, "\"GPU-e0010203-0405-0607-0809-0a0b0c0d0e01\""), "%s", o.out);
+    outcome_finish(&o);
+    expect_trained_on_gpu((const char *[]){"device=auto", NULL});
+}
+END_TEST
+
+/* NVML alone knows why there is none. */
+START_TEST(without_any_gpu_nvml_says_why) {
+    static const char *const words[] = {"cuda    none: no NVIDIA driver"};
+    set("PLIMSOLL_NVML", "/nonexistent/libnvidia-ml.so.1");
+    set("PLSIM_FAIL", "open@1:100,forever");
+    expect_devices(words, 1, true);
+}
+END_TEST
+
+START_TEST(a_gpu_with_the_memory_of_the_host_has_what_the_host_has) {
+    set("PLSIM_INTEGRATED", "1");
+    struct outcome o = plimsoll_expect(0, dir, (const char *[]){"devices", "--json", NULL});
+    json_error_t e;
+    json_t *root = json_loads(o.out, 0, &e);
+    ck_assert_msg(root != NULL, "%s", o.out);
+    const json_t *cpu = json_object_get(root, "cpu");
+    const json_t *gpu = json_array_get(json_object_get(root, "gpus"), 0);
+    ck_assert_msg(gpu != NULL, "%s", o.out);
+    const json_int_t total = json_integer_value(json_object_get(cpu, "total_bytes"));
+    ck_assert_int_eq(json_integer_value(json_object_get(gpu, "total_bytes")), total);
+    const json_int_t left = json_integer_value(json_object_get(gpu, "free_bytes"));
+    ck_assert(left > 0 && left <= total);
+    json_decref(root);
+    outcome_finish(&o);
+    expect_trained_on_gpu((const char *[]){"device=auto", NULL});
+}
+END_TEST
+
 /* --- drivers and code ------------------------------------------------------------------------- */
 
 START_TEST(a_driver_older_than_the_build_is_told) {
@@ -50,6 +100,9 @@ int main(void) {
     TCase *tc = tcase_create("gpus");
     tcase_set_timeout(tc, 120);
     tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_test(tc, without_nvml_cuda_tells_what_there_is);
+    tcase_add_test(tc, without_any_gpu_nvml_says_why);
+    tcase_add_test(tc, a_gpu_with_the_memory_of_the_host_has_what_the_host_has);
     tcase_add_loop_test(tc, a_driver_older_than_the_build_is_told, 0, 2);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);

@@ -5,7 +5,7 @@
 #include "estimator/card/cards.h"
 #include "runtime/device/available.h"
 #include "runtime/device/cpu/cpu.h"
-#include "runtime/device/cuda/nvml.h"
+#include "runtime/device/cuda/gpu_query.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,8 +31,8 @@ static pl_err read_machine(struct machine *m, struct pl_diag *d) {
     m->cores = pl_cpu_count();
     if (pages > 0 && page > 0) m->total_bytes = (uint64_t)pages * (uint64_t)page;
     m->available_bytes = pl_cpu_available().bytes;
-    while (m->n_gpus < GPUS_MAX && pl_nvml_query(m->n_gpus, &m->gpus[m->n_gpus],
-                                                 m->n_gpus ? NULL : &m->why_no_gpu) == PL_ERR_OK)
+    while (m->n_gpus < GPUS_MAX && pl_gpu_query(&pl_device_cuda, m->n_gpus, &m->gpus[m->n_gpus],
+                                                m->n_gpus ? NULL : &m->why_no_gpu) == PL_ERR_OK)
         m->n_gpus++;
     return PL_ERR_OK;
 }

@@ -2,7 +2,7 @@
 #include "tools/plimsoll/cmd_rule.h"
 
 #include "estimator/base/json_tree.h"
-#include "runtime/device/cuda/nvml.h"
+#include "runtime/device/cuda/gpu_query.h"
 #include "tools/plimsoll/rule_args.h"
 
 #include <string.h>
@@ -120,7 +120,7 @@ static pl_err answer_table(const struct pl_cli *cli, const struct pl_rule_questi
 static void ask_machine(struct pl_rule_question *q, struct pl_gpu *gpu, struct pl_text *notes) {
     struct pl_diag d = {0};
     if (q->card_source) return;
-    if (pl_nvml_query(0, gpu, &d) == PL_ERR_OK) {
+    if (pl_gpu_query(&pl_device_cuda, 0, gpu, &d) == PL_ERR_OK) {
         q->in.vram_gb = (double)gpu->total_bytes / 1e9;
         q->card_source = gpu->name;
     } else {

@@ -61,6 +61,7 @@ struct pl_cuda {
     uint32_t sm;                  /* compute capability times ten */
     uint32_t sm_count;            /* multiprocessors */
     uint32_t shared_max;          /* dynamic shared bytes a block may opt into */
+    bool is_integrated;           /* its memory is that of the host */
     struct pl_cuda_ring ring;
     struct pl_cuda_mail mail;
     struct pl_cuda_aside aside;

@@ -7,10 +7,12 @@
  * synchronization behavior"), and a step may not wait for the host. */
 #include "estimator/base/alloc.h"
 #include "runtime/comm/engines.h"
+#include "runtime/device/available.h"
 #include "runtime/device/cuda/cuda_aside.h"
 #include "runtime/device/cuda/cuda.h"
 #include "runtime/device/cuda/graph.h"
 #include "runtime/device/cuda/lt.h"
+#include "runtime/device/cuda/nvml.h"
 
 #include "estimator/base/checked.h"
 #include "estimator/base/nccl_bytes.h"
@@ -18,6 +20,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,13 +86,14 @@ static pl_err choose_device(struct pl_cuda *cuda, uint32_t ordinal, struct pl_di
 }
 
 static pl_err read_attributes(struct pl_cuda *cuda, struct pl_diag *d) {
-    int major = 0, minor = 0, sm_count = 0, shared = 0;
+    int major = 0, minor = 0, sm_count = 0, shared = 0, integrated = 0;
     const struct {
         enum cudaDeviceAttr attribute;
         int *out;
     } rows[] = {{cudaDevAttrComputeCapabilityMajor, &major},
                 {cudaDevAttrComputeCapabilityMinor, &minor},
                 {cudaDevAttrMultiProcessorCount, &sm_count},
+                {cudaDevAttrIntegrated, &integrated},
                 {cudaDevAttrMaxSharedMemoryPerBlockOptin, &shared}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         PL_TRY(check(cudaDeviceGetAttribute(rows[i].out, rows[i].attribute, cuda->ordinal),
@@ -97,6 +101,7 @@ static pl_err read_attributes(struct pl_cuda *cuda, struct pl_diag *d) {
     cuda->sm = (uint32_t)(major * 10 + minor);
     cuda->sm_count = (uint32_t)sm_count;
     cuda->shared_max = (uint32_t)shared;
+    cuda->is_integrated = integrated != 0;
     return pl_card_check_sm("the GPU", cuda->sm, d);
 }
 
@@ -207,11 +212,44 @@ static pl_err cuda_alloc(struct pl_device *dev, uint64_t bytes, void **out, stru
     return err;
 }
 
+/* Of memory that is the host's, CUDA does not count what the page cache would give up (CUDA for
+ * Tegra Application Note, "Estimating Total Allocatable Device Memory"). */
+static uint64_t allocatable(bool is_integrated, uint64_t available) {
+    return is_integrated ? pl_u64_max(available, pl_cpu_available().bytes) : available;
+}
+
 static pl_err cuda_free_bytes(struct pl_device *dev, uint64_t *out, struct pl_diag *d) {
     size_t available = 0, total = 0;
-    (void)dev;
     PL_TRY(check(cudaMemGetInfo(&available, &total), "asking for free memory", d));
-    *out = available;
+    *out = allocatable(pl_cuda_of(dev)->is_integrated, available);
+    return PL_ERR_OK;
+}
+
+/* As NVML prints them: "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6". */
+static void print_uuid(const cudaUUID_t *uuid, char *out, size_t size) {
+    static const char dashes[16] = {[0] = 1, [4] = 1, [6] = 1, [8] = 1, [10] = 1};
+    size_t n = (size_t)snprintf(out, size, "GPU");
+    for (size_t i = 0; i < sizeof dashes && n + 4 < size; i++)
+        n += (size_t)snprintf(out + n, size - n, "%s%02x", dashes[i] ? "-" : "",
+                              (unsigned)(unsigned char)uuid->bytes[i]);
+}
+
+static pl_err cuda_describe(uint32_t ordinal, struct pl_gpu *out, struct pl_diag *d) {
+    struct pl_cuda cuda = {0};
+    static struct cudaDeviceProp is;
+    size_t available = 0, total = 0;
+    int driver = 0;
+    PL_TRY(set_environment(d));
+    PL_TRY(choose_device(&cuda, ordinal, d));
+    PL_TRY(check(cudaGetDeviceProperties(&is, cuda.ordinal), "asking the GPU what it is", d));
+    PL_TRY(check(cudaMemGetInfo(&available, &total), "asking for free memory", d));
+    PL_TRY(check(cudaDriverGetVersion(&driver), "asking for the version of the driver", d));
+    snprintf(out->name, sizeof out->name, "%.*s", (int)sizeof out->name - 1, is.name);
+    snprintf(out->driver, sizeof out->driver, "CUDA %d.%d", driver / 1000, driver % 1000 / 10);
+    print_uuid(&is.uuid, out->uuid, sizeof out->uuid);
+    out->sm = (uint32_t)(is.major * 10 + is.minor);
+    out->total_bytes = total;
+    out->free_bytes = pl_u64_min(total, allocatable(is.integrated != 0, available));
     return PL_ERR_OK;
 }
 
@@ -341,6 +379,7 @@ const struct pl_device_ops pl_device_cuda = {
     .nccl = &pl_comm_nccl,
     .missing = NULL,
     .oldest_driver = OLDEST_DRIVER,
+    .describe = cuda_describe,
     .open = cuda_open,
     .close = cuda_close,
     .alloc = cuda_alloc,

@@ -2,6 +2,9 @@
  * because the header comes with a toolkit that a build may not have. */
 #include "runtime/device/cuda/nvml.h"
 
+#include "estimator/base/checked.h"
+#include "runtime/device/available.h"
+
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <stdbool.h>
@@ -9,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { NVML_SUCCESS = 0 };
+enum { NVML_SUCCESS = 0, NVML_ERROR_NOT_SUPPORTED = 3 };
 
 struct memory { /* nvmlMemory_t */
     unsigned long long total, free, used;
@@ -64,9 +67,19 @@ static pl_err failed(const struct nvml *n, int code, const char *what, struct pl
                        n->error_text(code));
 }
 
-static pl_err load(struct nvml *n, struct pl_diag *d) {
+static const char *library_name(void) {
     const char *given = getenv("PLIMSOLL_NVML");
-    const char *path = given && *given ? given : "libnvidia-ml.so.1";
+    return given && *given ? given : "libnvidia-ml.so.1";
+}
+
+bool pl_nvml_is_there(void) {
+    void *library = dlopen(library_name(), RTLD_NOW | RTLD_LOCAL);
+    if (library) dlclose(library);
+    return library != NULL;
+}
+
+static pl_err load(struct nvml *n, struct pl_diag *d) {
+    const char *path = library_name();
     n->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!n->library) return pl_diag_set(d, PL_ERR_NO_DEVICE, "no NVIDIA driver: %s", dlerror());
     bool all = true;
@@ -154,19 +167,32 @@ static uint64_t own_bytes(const struct nvml *n, gpu_handle gpu) {
     return bytes;
 }
 
+/* A GPU whose memory is the host's, as of GB10, has no figure of its own (DGX Spark User Guide,
+ * "Known Issues"): it can take what the host can give. */
+static pl_err ask_memory(const struct nvml *n, gpu_handle gpu, struct pl_gpu *out,
+                         struct pl_diag *d) {
+    struct memory m = {0};
+    const int code = n->memory(gpu, &m);
+    if (code == NVML_ERROR_NOT_SUPPORTED) {
+        out->total_bytes = pl_cpu_installed();
+        out->free_bytes = pl_u64_min(pl_cpu_available().bytes, out->total_bytes);
+        return PL_ERR_OK;
+    }
+    out->total_bytes = m.total;
+    out->free_bytes = m.free;
+    return failed(n, code, "the memory of the GPU", d);
+}
+
 static pl_err describe(const struct nvml *n, gpu_handle gpu, struct pl_gpu *out,
                        struct pl_diag *d) {
-    struct memory m = {0};
     gpu_handle whole = gpu; /* slices are not asked for their capability */
     int major = 0, minor = 0;
     if (n->whole(gpu, &whole) != NVML_SUCCESS) whole = gpu;
     PL_TRY(failed(n, n->driver(out->driver, sizeof out->driver), "its version", d));
     PL_TRY(failed(n, n->name(gpu, out->name, sizeof out->name), "the name of the GPU", d));
     PL_TRY(failed(n, n->uuid(gpu, out->uuid, sizeof out->uuid), "the UUID of the GPU", d));
-    PL_TRY(failed(n, n->memory(gpu, &m), "the memory of the GPU", d));
+    PL_TRY(ask_memory(n, gpu, out, d));
     PL_TRY(failed(n, n->capability(whole, &major, &minor), "the compute capability", d));
-    out->total_bytes = m.total;
-    out->free_bytes = m.free;
     out->sm = (uint32_t)(major * 10 + minor);
     out->process_bytes = own_bytes(n, gpu);
     return PL_ERR_OK;
