@@ -31,6 +31,9 @@ struct pl_device_ops {
     const struct pl_comm_ops *nccl; /* what moves its memory between ranks; NULL = MPI does */
     const char *missing;            /* why this build has no such back-end; NULL = it has */
     uint32_t oldest_driver;         /* branch that the back-end starts with; 0 = it needs none */
+    /* True if the build has no code for such a device, so that the driver compiles the kernels when
+     * it opens. NULL = the back-end needs no code of a kind. */
+    bool (*lacks_code)(uint32_t sm);
     /* Describes a device without NVML. It makes a context, which stays: only for a process that
      * ends then (gpu_query.h). NULL = there is no need. */
     pl_err (*describe)(uint32_t ordinal, struct pl_gpu *out, struct pl_diag *d);

@@ -24,8 +24,20 @@ static void arm_fault(struct pl_device *device, const char *text) {
     if (f.kind == PL_FAULT_PINNED_OOM_ALLOC) device->inject_pinned = inject;
 }
 
+/* It takes one core 10 seconds or more, and nothing else would be said meanwhile. */
+static void tell_compiling(const struct pl_session *s) {
+    const struct pl_device_ops *ops = back_end(s->job)->ops;
+    const uint32_t sm = s->pf->gpu.sm;
+    if (!ops->lacks_code || !ops->lacks_code(sm)) return;
+    fprintf(s->messages,
+            "plimsoll: note: the driver compiles the kernels for this GPU, which takes some seconds; "
+            "a build with -Dcuda-arch=%u has them\n",
+            sm);
+}
+
 static pl_err open_device(struct pl_session *s, struct pl_diag *d) {
     uint64_t budget = s->pf->q.budget.total_bytes;
+    tell_compiling(s);
     PL_TRY(pl_device_open_at(back_end(s->job), pl_device_ordinal(s->job->device), s->job->threads,
                              budget, &s->device, d));
     for (uint32_t i = 0; i < s->job->debug_inject.n; i++)

@@ -95,6 +95,21 @@ START_TEST(a_driver_older_than_the_build_is_told) {
 }
 END_TEST
 
+/* Code for 80 runs on 86, for 120 on 121. */
+static const struct {
+    const char *sm;
+    bool compiles;
+} capabilities[] = {{"80", false}, {"89", false}, {"103", false}, {"121", false}, {"110", true}};
+
+START_TEST(a_gpu_that_the_build_has_no_code_for_is_told) {
+    set("PLSIM_SM", capabilities[_i].sm);
+    struct outcome o = plimsoll_train(dir, (const char *[]){"device=cuda", NULL});
+    ck_assert_msg(o.status == 0, "exit %d: %s", o.status, o.err);
+    ck_assert_msg(!strstr(o.err, "compiles the kernels") != capabilities[_i].compiles, "%s", o.err);
+    outcome_finish(&o);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("cuda.gpus");
     TCase *tc = tcase_create("gpus");
@@ -104,6 +119,8 @@ int main(void) {
     tcase_add_test(tc, without_any_gpu_nvml_says_why);
     tcase_add_test(tc, a_gpu_with_the_memory_of_the_host_has_what_the_host_has);
     tcase_add_loop_test(tc, a_driver_older_than_the_build_is_told, 0, 2);
+    tcase_add_loop_test(tc, a_gpu_that_the_build_has_no_code_for_is_told, 0,
+                        (int)(sizeof capabilities / sizeof *capabilities));
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

@@ -234,6 +234,19 @@ static void print_uuid(const cudaUUID_t *uuid, char *out, size_t size) {
                               (unsigned)(unsigned char)uuid->bytes[i]);
 }
 
+/* Code runs on its own architecture and on later ones of the same major number (CUDA C++ Programming
+ * Guide, "Binary Compatibility"). The build names those that it has code for. */
+#ifndef PL_CUDA_CODE
+#define PL_CUDA_CODE 80, 90, 100, 120
+#endif
+
+static bool cuda_lacks_code(uint32_t sm) {
+    static const uint32_t code[] = {PL_CUDA_CODE};
+    for (size_t i = 0; i < sizeof code / sizeof *code; i++)
+        if (code[i] / 10 == sm / 10 && code[i] <= sm) return false;
+    return true;
+}
+
 static pl_err cuda_describe(uint32_t ordinal, struct pl_gpu *out, struct pl_diag *d) {
     struct pl_cuda cuda = {0};
     static struct cudaDeviceProp is;
@@ -379,6 +392,7 @@ const struct pl_device_ops pl_device_cuda = {
     .nccl = &pl_comm_nccl,
     .missing = NULL,
     .oldest_driver = OLDEST_DRIVER,
+    .lacks_code = cuda_lacks_code,
     .describe = cuda_describe,
     .open = cuda_open,
     .close = cuda_close,
