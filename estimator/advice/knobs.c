@@ -154,7 +154,7 @@ static struct pl_tradeoff *add_level(struct pl_advice *a, uint32_t level) {
     return t;
 }
 
-/* What `auto` would be: decided as everywhere, with the job's chunk. */
+/* Adds the level that `auto` would be, decided as everywhere, with the job's chunk. */
 static pl_err add_automatic(struct pl_advice *a, struct pl_question *open, struct pl_diag *d) {
     if (!open->budget.known) return PL_ERR_OK;
     PL_TRY(pl_decide_levels(open, pl_autobatch_limit(open->job), &a->trials, NULL, d));

@@ -32,10 +32,10 @@ void pl_lengths_finish(struct pl_lengths *l); /* leaves {0} */
 uint64_t pl_lengths_over(const struct pl_lengths *l, uint32_t tokens);
 /* Tokens that cutting at `tokens` would lose. Described: the most there can be. */
 uint64_t pl_lengths_lost(const struct pl_lengths *l, uint32_t tokens);
-/* What a slot of so many tokens holds on average, in steps of so many slots: one sample, or as many
- * as a run with `packing` puts there (runtime/data/packing.h), of the samples in an order that does
- * not follow their lengths. length: of the sample that a token stands in, on average. {0} where the
- * lengths are described, or none. */
+/* Returns what a slot of so many tokens holds on average, in steps of so many slots: one sample, or
+ * as many as a run with `packing` puts there (runtime/data/packing.h), of the samples in an order
+ * that does not follow their lengths. length: of the sample that a token stands in, on average. {0}
+ * where the lengths are described, or none. */
 struct pl_slot_load {
     double samples, tokens, length;
 };

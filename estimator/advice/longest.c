@@ -21,7 +21,7 @@ static void write_down(const struct pl_longest *l, uint32_t level, uint32_t toke
     job->given[PL_KEY_gradient_checkpointing] = job->given[PL_KEY_max_seq_length] = true;
 }
 
-/* What a token takes is compared once all rows are there; until then it is in seconds. */
+/* Plans the longest row of a level. Its time is in seconds, until all rows are compared. */
 static pl_err price_row(const struct pl_question *q, struct pl_trials *t,
                         struct pl_longest_row *row, struct pl_diag *d) {
     struct pl_variant v;

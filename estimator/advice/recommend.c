@@ -167,9 +167,9 @@ static pl_err fits_least(const struct pl_question *q, uint64_t limit, struct pl_
     return fits_smallest(least, limit, t, out, d);
 }
 
-/* What is open as the least of it where not even that fits, else as the fastest that does: so
- * nothing is looked for where there is nothing. limit: as for pl_decide_again(). *fits: something
- * does. */
+/* Decides what is open: as the least of it where not even that fits, else as the fastest that does,
+ * so that nothing is looked for where there is nothing. limit: as for pl_decide_again(). *fits:
+ * something does. */
 static pl_err decide_way(struct pl_variant *v, uint64_t limit, struct pl_trials *t, bool *fits,
                          struct pl_diag *d) {
     const struct pl_question open = v->q;
@@ -201,7 +201,8 @@ static void set_batch(const struct pl_advice *a, uint32_t batch, struct pl_way *
     w->steps = pl_job_accumulation(&w->job, batch);
 }
 
-/* What `auto` is where the way fits: a way with updates in the backward pass says so. */
+/* Decides `auto` before the way is planned: a way with updates in the backward pass sets the key.
+ */
 static void keep_gradients(struct pl_job *job) {
     if (job->optimizer_in_backward == PL_TRI_AUTO) job->optimizer_in_backward = PL_TRI_FALSE;
 }
@@ -271,7 +272,7 @@ static uint32_t most_samples(const struct pl_advice *a, uint32_t samples) {
     return (uint32_t)pl_u64_min(samples ? pl_u64_max(share, 1) : PL_BATCH_LIMIT, limit);
 }
 
-/* Of the first micro-batch up to the largest there may be. */
+/* The range of micro-batches, from the first to the largest there may be. */
 struct batches {
     uint32_t first, most, slots; /* slots of a step; 0: any */
 };
@@ -361,7 +362,7 @@ static pl_err try_way(struct pl_advice *a, struct pl_way *w, struct pl_recommend
     return PL_ERR_OK;
 }
 
-/* Of ways of which none fits. */
+/* Prices a way of which nothing fits, with its smallest micro-batch. */
 static pl_err weigh_way(struct pl_advice *a, struct pl_way *w, struct pl_recommendation *r,
                         struct pl_diag *d) {
     const struct batches b = batches_of(a, w);
@@ -430,7 +431,8 @@ static void swap(struct pl_way *a, struct pl_way *b) {
     *b = t;
 }
 
-/* Of the first stage that has any: the least changed of those that are about as fast as any. */
+/* Moves the least changed way of the first stage to the front, among those that are about as fast
+ * as any of that stage. */
 static void put_best_first(struct pl_recommendation *r) {
     double fastest = 0;
     for (uint32_t i = 0; i < r->n_ways && r->ways[i].stage == r->ways[0].stage; i++)

@@ -42,7 +42,7 @@ struct pl_recommendation {
     uint32_t length;     /* of all ways */
     uint64_t host_limit; /* 0: not bounded */
     bool no_kernels;     /* the kernels do not run on this GPU */
-    /* Where nothing fits: */
+    /* If nothing fits: */
     struct pl_way least; /* the way that needs the fewest bytes of the device within host_limit */
     struct pl_way other; /* adapters instead of full fine-tuning; batch_size 0: none fits either */
     uint32_t longest;    /* max_seq_length at which it fits; 0: none */

@@ -58,7 +58,7 @@ pl_err pl_autobatch_find(const struct pl_question *q, uint32_t limit, struct pl_
     return search(q, limit, NULL, held, out, d);
 }
 
-/* What the job needs next; 0: nothing that the search can tell. */
+/* Returns the batch size whose plan is wanted; 0: none that the search may choose. */
 static uint32_t wanted(const struct pl_job *job, uint32_t found, uint32_t limit) {
     if (job->batch_size == PL_AUTO) return found ? found : 1;
     return job->batch_size <= limit ? job->batch_size : 0;

@@ -17,7 +17,7 @@ struct pl_autobatch {
     struct pl_planned planned;
 };
 
-/* Where no data set or global batch sets a limit; what the key batch_size takes. */
+/* The limit if no data set or global batch sets one: the largest value of the key batch_size. */
 #define PL_BATCH_LIMIT 65536
 /* The largest micro-batch that a step of the job can use: as many samples as the step has, which
  * ranks and gradient_accumulation_steps divide; else PL_BATCH_LIMIT. */

@@ -76,8 +76,8 @@ static struct pl_question trial_of(const struct search *s, uint32_t rung, uint32
     return trial;
 }
 
-/* Where a rung's plan is held: another batch or chunk of the same rung only resizes it. Whole
- * levels and the rungs before them come again with every batch and every chunk. */
+/* Returns the plan that a rung may resize: another batch or chunk of the same rung needs no more.
+ * Whole levels and the rungs before them come again with every batch and every chunk. */
 static struct pl_planned *held_of(const struct search *s, uint32_t rung) {
     const uint32_t layers = s->ladder.layers ? s->ladder.layers : 1;
     const uint32_t level = (rung + 1) / layers, above = (rung + 1) % layers;
@@ -135,8 +135,8 @@ static pl_err try_batch(struct search *s, struct end at, struct pl_secant *range
     return PL_ERR_OK;
 }
 
-/* What is alive at the peak besides buffers of a chunk and scratch is so with any chunk: more than
- * there is, and none fits. */
+/* True if no chunk fits: the tensors that are alive at the peak, besides buffers of a chunk and
+ * scratch, are so with any chunk, and they alone exceed the budget. */
 static bool no_chunk_fits(const struct search *s, const struct pl_plan *plan) {
     const struct pl_program *p = plan->program;
     const uint64_t *live = plan->phases[plan->peak_phase].live;
@@ -180,7 +180,7 @@ static uint64_t layers_below_head(const struct pl_model *m, const struct pl_job_
     return n < m->layers ? n + 1 : m->layers;
 }
 
-/* Of a token with each chunk, less what all of them have in common but for a constant: of a model
+/* Finds the seconds of a token with each chunk, less what all chunks have in common: of a model
  * that is cut off as low as the head allows. */
 static pl_err head_seconds(struct search *s, uint32_t batch, uint32_t n, const uint32_t *list,
                            double *out) {
@@ -215,8 +215,9 @@ static const struct timed *find_timed(const struct search *s, uint32_t rung, uin
     return NULL;
 }
 
-/* Of a rung whose time with another chunk is known: only the head's is another, and that takes a
- * fraction of the whole program to find out. *least: a little less than it is, for roundings. */
+/* Bounds the time of a rung whose time with another chunk is known: only the head's is another, and
+ * that takes a fraction of the whole program to find out. *least: a little less than it is, for
+ * roundings. */
 static pl_err time_again(struct search *s, const struct timed *known, double *least) {
     if (s->heads.batch_size != known->batch_size) {
         s->heads.batch_size = known->batch_size;
@@ -252,8 +253,8 @@ static pl_err is_too_slow(struct search *s, uint32_t rung, uint32_t most, bool *
     return PL_ERR_OK;
 }
 
-/* Of an end that takes at least `sure` samples, as a lower rung with the same chunk does. What it
- * was left with by a larger chunk has not been offered with this one. */
+/* Finds the most samples of an end, which takes at least `sure`, as a lower rung with the same
+ * chunk does. The samples that it took with a larger chunk have not been offered with this one. */
 static pl_err raise_end(struct search *s, struct end *at, uint32_t sure) {
     const uint32_t from = at->batch_size > sure ? at->batch_size : sure;
     struct pl_secant one = pl_secant_between(0, from + 1, pl_budget_usable(&s->q->budget));
@@ -288,7 +289,7 @@ static struct ends ends_of(const struct pl_ladder *l) {
     return e;
 }
 
-/* Whether the best is between two rungs, with the samples of the higher one and the chunk at hand:
+/* True if the best is between two rungs, with the samples of the higher one and the chunk at hand:
  * then the rungs below it are faster. */
 static bool best_is_between(const struct search *s, struct end low, struct end high) {
     const struct choice *b = &s->best;
@@ -387,7 +388,7 @@ static uint32_t insert_rule(uint32_t *list, uint32_t n, uint32_t rule) {
     return n + 1;
 }
 
-/* Of the chunks above the rule's, which list[at] is, those that gain. */
+/* Drops the chunks above the rule's, which list[at] is, that gain no time. */
 static pl_err drop_useless(struct search *s, uint32_t at, uint32_t *list, uint32_t *n) {
     double head[PL_MAX_CHUNKS], last;
     uint32_t kept = at + 1;
@@ -499,7 +500,7 @@ static void settle(const struct search *s, struct pl_question *q, bool level, bo
     if (chunk) q->loss_chunk_tokens = s->best.chunk;
 }
 
-/* What was decided of a question that was `open`. */
+/* Adds notes that name the decisions of a question that was `open`. */
 static void tell_choices(const struct pl_question *open, const struct pl_question *q, bool none,
                          struct pl_text *notes) {
     const bool level = pl_question_level(open) == PL_RECOMPUTE_AUTO && !q->job->inference;
@@ -513,7 +514,7 @@ static void tell_choices(const struct pl_question *open, const struct pl_questio
         tell(q, PL_KEY_optimizer_in_backward, "the job does not fit without it", notes);
 }
 
-/* What no level and no chunk changes is too much already, of a program and a budget. */
+/* True if the bytes that no level and no chunk changes exceed the budget already. */
 static bool is_hopeless(const struct pl_program *p, const struct pl_budget *budget) {
     uint64_t bytes = 0, all;
     for (uint32_t i = 0; i < p->n_tensors; i++) {
@@ -578,7 +579,7 @@ static pl_err search_all(struct search *s, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
-/* What was found, with its bytes and those of one sample more where that one does not fit. */
+/* Writes the result, with its bytes and those of one sample more where that one does not fit. */
 static pl_err find_next(struct search *s, struct pl_found *out) {
     s->chunk = s->best.chunk;
     const struct pl_question at = trial_of(s, s->best.rung, s->best.batch_size);

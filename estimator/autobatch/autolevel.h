@@ -30,8 +30,8 @@
  * products are faster by a thousandth of a token's time. The one that the question has, if any. */
 pl_err pl_autolevel_chunks(const struct pl_question *q, uint32_t out[PL_MAX_CHUNKS], uint32_t *n,
                            struct pl_diag *d);
-/* What one decision leaves to the next: plans to resize, and rungs and chunks of the latest
- * question, which hold for any batch size and budget. {0} knows nothing. */
+/* The state that one decision leaves to the next: plans to resize, and rungs and chunks of the
+ * latest question, which hold for any batch size and budget. {0} knows nothing. */
 #define PL_TRIED_ENDS (2 * PL_RECOMPUTE_OFFLOAD)
 struct pl_trials_key {
     struct pl_job_shape shape;
@@ -63,15 +63,15 @@ void pl_trials_finish(struct pl_trials *t); /* leaves {0} */
  * or 1. notes (nullable) gets a line for each that was chosen; trials is nullable. */
 pl_err pl_autolevel_decide(struct pl_question *q, uint32_t limit, struct pl_trials *trials,
                            struct pl_text *notes, struct pl_diag *d);
-/* Whether what no level, no chunk and no batch changes is more than there is. */
+/* True if the bytes that no level, no chunk and no batch changes exceed the budget. */
 pl_err pl_autolevel_is_hopeless(const struct pl_question *q, struct pl_trials *trials, bool *out,
                                 struct pl_diag *d);
 /* The ladder of the question. */
 pl_err pl_autolevel_ladder(const struct pl_question *q, struct pl_trials *trials,
                            struct pl_ladder *out, struct pl_diag *d);
-/* Whether level or chunk of the loss are to be decided. */
+/* True if level or chunk of the loss are to be decided. */
 bool pl_autolevel_is_open(const struct pl_question *q);
-/* Whether mlp_chunk_tokens may be decided: the job leaves it open, it is not decided, and there is
+/* True if mlp_chunk_tokens may be decided: the job leaves it open, it is not decided, and there is
  * a budget. pl_autolevel_decide() leaves it as it is (decide.h). */
 bool pl_autolevel_may_cut(const struct pl_question *q);
 #define PL_MLP_CHUNK_MIN 128 /* products of fewer rows waste most of a GPU */

@@ -12,7 +12,7 @@ static uint32_t least_samples(const struct pl_question *q) {
     return q->job->batch_size == PL_AUTO ? 1 : q->job->batch_size;
 }
 
-/* What is open of a question, as the least that it can be; a level that is open has two of them,
+/* The question with the least that its open keys can be; a level that is open has two of them,
  * since the last layer, rebuilt at the peak, may need more than it would keep. */
 struct least {
     struct pl_question q;
@@ -68,7 +68,7 @@ struct resort {
     pl_err (*without)(struct pl_question *q, uint32_t limit, struct pl_trials *t,
                       struct pl_text *notes, struct pl_diag *d);
     bool (*may)(const struct pl_question *q);
-    /* Of a question with which nothing fits; 0: nothing does with this key either. */
+    /* Finds a value with which a question fits that fits with none so far; 0: none of this key. */
     pl_err (*find)(const struct pl_question *q, struct pl_trials *t, uint64_t *out,
                    struct pl_diag *d);
     set_fn *set;

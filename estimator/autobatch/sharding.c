@@ -3,7 +3,7 @@
 #include "estimator/autobatch/decide.h"
 #include "estimator/config/job_values.h"
 
-/* Whether a variant fits with all that is open decided for it. */
+/* True if a variant fits with all that is open decided for it. */
 static pl_err fits_somehow(const struct pl_variant *v, struct pl_trials *t, bool *out,
                            struct pl_diag *d) {
     struct pl_question trial = v->q;

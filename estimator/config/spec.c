@@ -64,8 +64,8 @@ static void take_generating(const struct pl_job_facts *f, struct pl_job *job) {
 
 /* --- a run that goes on ---------------------------------------------------------------------- */
 
-/* What `gradient_dtype: auto` became when the run began: by its first micro-batch, which recovery
- * and other settings may have made smaller. */
+/* Sets `gradient_dtype: auto` to what it became when the run began: by its first micro-batch, which
+ * recovery and other settings may have made smaller. */
 static void keep_gradients(const char *type, struct pl_job *job) {
     if (job->gradient_dtype != PL_GRADIENT_AUTO || !type) return;
     if (strcmp(type, "bf16") == 0) job->gradient_dtype = PL_GRADIENT_BF16;
@@ -84,7 +84,7 @@ static void keep_step_size(const struct pl_kept *k, struct pl_job *job) {
     pl_job_cut_step(job, k->batch_size, together ? job->global_batch_size : product);
 }
 
-/* Of a version that had none, it stays open. */
+/* Sets a key to its recorded decision; a record of a version that had none leaves it open. */
 static void keep_open(const char *decided, enum pl_key_id id, struct pl_job *job) {
     uint32_t n;
     const bool given = job->given[id];
@@ -151,7 +151,7 @@ static void take_schedule(const struct pl_job_facts *f, struct pl_job *job) {
     job->warmup_ratio = NAN;
 }
 
-/* What is open still has become what the program was built with, so that config.resolved.yaml
+/* Keys that are still open become what the program was built with, so that config.resolved.yaml
  * repeats the run. */
 static void take_built(const struct pl_built *b, struct pl_job *job) {
     const bool full = job->mode == PL_MODE_FULL, bf16 = job->dtype == PL_JOB_DTYPE_BF16;

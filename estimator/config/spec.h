@@ -16,7 +16,7 @@
 
 #include "estimator/config/job.h"
 
-/* What a checkpoint that is resumed says. */
+/* The facts that a resumed checkpoint states. */
 struct pl_kept {
     bool is;
     bool has_recovered;         /* its micro-batch was made smaller than the configuration asks */
@@ -27,7 +27,7 @@ struct pl_kept {
     const char *gradient_dtype, *mlp_chunk_tokens, *unpack_buffer;
 };
 
-/* What the directory of an adapter says, to generate with it. */
+/* The facts that the directory of an adapter states, to generate with it. */
 struct pl_adapter_facts {
     bool are;
     uint32_t r;
@@ -45,7 +45,7 @@ struct pl_decided {
     uint64_t unpack_buffer;
 };
 
-/* What a program was built with. */
+/* The decisions that a program was built with. */
 struct pl_built {
     bool is;
     bool has_masters, adapts_whole; /* lora_modules_to_save are trained */

@@ -113,7 +113,7 @@ void pl_price_settle(const struct pl_question *q, struct pl_job *job) {
     job->given[PL_KEY_unpack_buffer] |= job->unpack_buffer != PL_AUTO_BYTES;
 }
 
-/* Of a question whose batch is open, by the smallest of what else is. */
+/* Finds the largest batch of a question whose batch is open, with the least of what else is. */
 static pl_err find_largest(const struct pl_question *q, struct pl_trials *t, uint32_t *out,
                            struct pl_diag *d) {
     struct pl_autobatch search;

@@ -38,7 +38,7 @@ static struct remedies list_remedies(void) {
     return r;
 }
 
-/* What every remedy is compared with. */
+/* The job that every remedy is compared with. */
 struct start {
     const struct pl_question *q;
     uint64_t needed_bytes;
@@ -109,8 +109,9 @@ static pl_err price(const struct start *from, const struct pl_question *q, struc
     return PL_ERR_OK;
 }
 
-/* Of a question for which the inputs of all layers in host memory are enough, as *r says: the
- * fewest layers that are, with the others at `full`. Where `full` itself is, all stay there. */
+/* Finds the fewest layers whose inputs in host memory are enough, with the others at `full`, for a
+ * question for which those of all layers are, as *r says. Where `full` itself is, all stay there.
+ */
 static pl_err lessen_offload(const struct start *from, const struct pl_question *all, char *text,
                              struct pl_remedy *r, struct pl_diag *d) {
     const uint32_t layers = (uint32_t)all->model->layers;

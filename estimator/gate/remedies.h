@@ -17,10 +17,9 @@ struct pl_remedy {
     struct pl_price price; /* as it is asked again with the change */
 };
 #define PL_MAX_REMEDIES 32
-/* What would help a question, of which `plan` is the plan. Fitting ones first, each group in order
- * of how little it changes what is learnt. When none fits alone, the last row combines what is
- * needed.
- */
+/* Finds what would help a question, of which `plan` is the plan. Fitting ones first, each group in
+ * order of how little it changes what is learnt. When none fits alone, the last row combines what
+ * is needed. */
 pl_err pl_gate_remedies(const struct pl_question *q, const struct pl_plan *plan,
                         struct pl_remedy out[PL_MAX_REMEDIES], uint32_t *n, struct pl_diag *d);
 

@@ -21,8 +21,8 @@ struct pl_view {
     enum pl_dtype dtype;
 };
 
-/* What may change between two micro-batches of one shape, as kernels of a GPU read it from its
- * memory (the program's tensor `facts`): nothing of it decides a grid or a product. */
+/* The facts that may change between two micro-batches of one shape, as kernels of a GPU read it
+ * from its memory (the program's tensor `facts`): nothing of it decides a grid or a product. */
 struct pl_facts {
     uint64_t step;
     uint32_t max_len, micro_batch;
@@ -38,7 +38,7 @@ struct pl_batch {
     uint64_t n_tokens, n_seqs, n_targets;
     uint64_t max_len;      /* longest sequence */
     bool first;            /* first micro-batch of the step: PL_ACC_FIRST_WRITES overwrites */
-    uint32_t contributors; /* ranks that have a micro-batch beside this one, itself included */
+    uint32_t contributors; /* ranks that have a micro-batch at the same time, this one included */
     uint32_t micro_batch;  /* of the first of these ranks: its number in the step, from 0 */
     float loss_scale;      /* 1 / supervised tokens of the whole step */
     uint64_t seed, step;   /* step counts from 1 */
@@ -72,12 +72,12 @@ typedef pl_err (*pl_kernel_fn)(struct pl_device *dev, const struct pl_call *c);
 /* n calls of one kind that run as one (pl_program_together): the bits are those of one by one. */
 typedef pl_err (*pl_group_fn)(struct pl_device *dev, const struct pl_call *calls, uint32_t n);
 
-/* What rows of an embedding are multiplied by. */
+/* The factor that rows of an embedding are multiplied by. */
 static inline float pl_embed_scale(const struct pl_attr *attr) {
     return attr->scale != 0 ? attr->scale : 1.0f;
 }
 
-/* Whether this call adds to its output rather than overwriting it. */
+/* True if this call adds to its output rather than overwriting it. */
 static inline bool pl_call_adds(const struct pl_call *c) {
     return c->attr->accumulate == PL_ACC_ADD ||
            (c->attr->accumulate == PL_ACC_FIRST_WRITES && !c->batch->first);

@@ -39,7 +39,8 @@ static bool windows_meet(const struct pl_tensor *t, const struct pl_operand *a,
            b->row0 < a->row0 + ar;
 }
 
-/* R2: an output that meets an input must be declared, either as that input or beside it. */
+/* R2: an output that meets an input must be declared, either as that input or as one that lives at
+ * the same time. */
 static pl_err check_in_place(const struct checker *c, uint32_t op) {
     const struct pl_op *o = &c->p->ops[op];
     for (int j = 0; j < o->n_out; j++) {

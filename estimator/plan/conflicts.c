@@ -206,7 +206,7 @@ static pl_err list_changes(const struct finder *f, struct marker *k, struct pl_d
     return PL_ERR_OK;
 }
 
-/* Of two that meet the one that begins later gets the mark, then the other one as well. */
+/* The later of two that meet gets the mark, then the other one as well. */
 static void mark_meetings(const struct finder *f, struct marker *k) {
     for (uint32_t m = 0; m < f->n_moments; m++) {
         for (uint32_t i = k->ends.begin[m]; i < k->ends.begin[m + 1]; i++)

@@ -55,7 +55,7 @@ static uint32_t ops_of_copies(const struct pl_layer_run *r, enum pl_pass pass, e
     return up ? 0 : all;
 }
 
-/* Whether the time of the units is that of the program: of a brief one, and of updates. */
+/* True if the time of the units is that of the program: of a brief one, and of updates. */
 static bool keeps_time(const struct folder *f) {
     return f->t->p->layers_left_out || f->t->phase == PL_PHASE_OPTIMIZER;
 }
@@ -130,8 +130,8 @@ static uint64_t aligned(const struct folder *f, uint32_t id) {
     return pl_u64_round_up(f->t->p->tensors[id].bytes, f->t->p->traits.align_bytes);
 }
 
-/* What the copies keep, and the period that stands for them, as long as that period takes: its ops
- * tell where theirs find room. */
+/* Adds the unit of what the copies and the period that stands for them keep. It lives as long as
+ * that period: the period's ops tell where those of the copies find room. */
 static void add_kept(struct folder *f, const struct pl_layer_run *r, struct slot *slot, uint32_t id,
                      uint32_t layer) {
     const struct pl_place_row *row = &f->t->places[id];
@@ -184,7 +184,7 @@ static void add_tensor(struct folder *f, uint32_t i) {
     f->out->unit[i] = *unit;
 }
 
-/* Of a layer that others stand for. */
+/* Finds the unit of a tensor of a layer that other layers stand for. */
 static void find_copy(struct folder *f, uint32_t i) {
     const uint32_t id = f->t->ids[i], layer = layer_of(f, id);
     const struct pl_layer_run *r = run_of(f, layer);
@@ -217,7 +217,7 @@ static int by_first(const void *a, const void *b) {
     return (x->first > y->first) - (x->first < y->first);
 }
 
-/* Whether the rows of each unit are of equal bytes and take turns; they are put in the order of
+/* True if the rows of each unit are of equal bytes and take turns; they are put in the order of
  * time. */
 static bool take_turns(struct pl_interval *rows, const uint32_t *ends, uint32_t n) {
     for (uint32_t u = 0, i = 0; u < n; u++) {

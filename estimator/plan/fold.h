@@ -28,7 +28,7 @@ struct pl_fold {
 
 /* Finish it also after an error. */
 pl_err pl_fold_init(struct pl_fold *f, const struct pl_phase_tensors *t, struct pl_diag *d);
-/* Of tensor t->ids[i]. */
+/* Returns the offset of tensor t->ids[i]. */
 static inline uint64_t pl_fold_offset(const struct pl_fold *f, uint32_t i) {
     return f->rows[pl_unit_begin(&f->units, f->unit[i])].offset + f->above[i];
 }

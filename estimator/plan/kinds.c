@@ -17,7 +17,7 @@ bool pl_kinds_keeps(const struct pl_phase_tensors *t, uint32_t id) {
     return pass_of(t, at->first_op) != pass_of(t, at->last_op);
 }
 
-/* Of one layer, in one loop and one pass. */
+/* True if two tensors of one layer are of one kind, in one loop and one pass. */
 static bool are_alike(const struct pl_phase_tensors *t, uint32_t a, uint32_t b) {
     const struct pl_tensor *x = &t->p->tensors[a], *y = &t->p->tensors[b];
     return x->loop == y->loop && x->bytes == y->bytes && x->role == y->role && x->slot == y->slot &&

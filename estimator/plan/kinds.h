@@ -38,7 +38,7 @@ void pl_kinds_finish(struct pl_kinds *k); /* leaves {0} */
 static inline uint32_t pl_kinds_layer(const struct pl_tensor *t) {
     return t->role == PL_ROLE_ROPE ? PL_NONE : t->layer;
 }
-/* Whether equal layers have it at the same time: what a pass over the layers keeps for a later one,
+/* True if equal layers have it at the same time: what a pass over the layers keeps for a later one,
  * and scratch of updates that run as one. */
 bool pl_kinds_keeps(const struct pl_phase_tensors *t, uint32_t id);
 

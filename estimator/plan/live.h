@@ -6,7 +6,7 @@
 
 #include "estimator/plan/plan.h"
 
-/* Whether tensor `id` of the batch arena holds bytes while op `op` (index in the whole list) runs.
+/* True if tensor `id` of the batch arena holds bytes while op `op` (index in the whole list) runs.
  * Tensors of the job arena are always alive and give false, those in host memory too. */
 bool pl_plan_is_live(const struct pl_plan *plan, uint32_t id, uint32_t op);
 /* The up to `n` largest tensors of the batch arena alive at `op`, largest first, ties in id order.

@@ -216,7 +216,7 @@ static void lower_bound(const struct packer *p, struct pl_packing *out) {
     }
 }
 
-/* Whether no other start is needed: none is better, or the height is one that is enough. */
+/* True if no other start is needed: none is better, or the height is one that is enough. */
 static bool attempt(struct packer *p, struct start start, uint64_t enough, struct pl_packing *out) {
     const uint64_t limit = out->bytes ? out->bytes : UINT64_MAX;
     const uint64_t bytes = pack_from(p, start, limit);

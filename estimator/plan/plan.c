@@ -22,7 +22,7 @@ static void touch(struct pl_place_row *row, uint32_t op) {
     row->last_op = op;
 }
 
-/* What an op uses is alive in all of [first, last], the ops that run as one with it. */
+/* A tensor that an op uses is alive in all of [first, last], the ops that run as one with it. */
 static void touch_operands(struct pl_plan *plan, uint32_t op, uint32_t first, uint32_t last) {
     const struct pl_op *o = &plan->program->ops[op];
     for (int i = 0; i < o->n_in + o->n_out; i++) {
@@ -33,8 +33,8 @@ static void touch_operands(struct pl_plan *plan, uint32_t op, uint32_t first, ui
     }
 }
 
-/* What a layer keeps leaves for host memory while the layer's later ops compute: it stays until
- * they have ended, so that none of them has to wait for the copy. */
+/* A tensor that a layer keeps leaves for host memory while the layer's later ops compute: it stays
+ * until they have ended, so that none of them has to wait for the copy. */
 static void let_copies_run(struct pl_plan *plan) {
     const struct pl_program *p = plan->program;
     const struct pl_phase_range *micro = &p->phases[PL_PHASE_MICRO];
@@ -72,7 +72,7 @@ static void find_lifetimes(struct pl_plan *plan) {
     let_copies_run(plan);
 }
 
-/* Whether equal layers have it at the same time: what lasts for the run, what a pass over the
+/* True if equal layers have it at the same time: what lasts for the run, what a pass over the
  * layers keeps for a later one, and scratch of ops that run as one. */
 static bool adds_up(const struct pl_plan *plan, uint32_t id) {
     const struct pl_tensor *t = &plan->program->tensors[id];
@@ -179,7 +179,7 @@ static uint64_t room_of(const struct pl_plan *plan) {
     return plan->limit > plan->job_bytes ? plan->limit - plan->job_bytes : 0;
 }
 
-/* Whether more is alive at one time than there is. */
+/* True if more is alive at one time than there is. */
 static bool is_over(struct pl_plan *plan, const struct pl_packing *bound) {
     const bool over =
         plan->limit && (plan->job_bytes > plan->limit || bound->live_bytes > room_of(plan));
@@ -292,7 +292,7 @@ static pl_err place_device(struct pl_plan *plan, const struct buckets *b, struct
     return PL_ERR_OK;
 }
 
-/* What the host's arenas take is not asked where there is a limit. */
+/* The bytes of the host's arenas are not asked for where there is a limit. */
 static pl_err place_host(struct pl_plan *plan, enum pl_tensor_place place, const struct buckets *b,
                          struct pl_interval *rows, struct pl_diag *d) {
     struct pl_host_plan *h = &plan->host[place];

@@ -40,8 +40,8 @@ struct pl_plan {
     uint64_t ledger[PL_CATEGORY_COUNT];
     uint64_t alignment_bytes, fragmentation_bytes;
     struct pl_host_plan host[PL_PLACE_COUNT]; /* by memory; the row of the device stays 0 */
-    /* Whether so many bytes are enough is all that was asked; 0: more was. The arenas may then be
-     * larger than they have to be, where they are within it. */
+    /* The only question was whether so many bytes are enough; 0: more was asked. The arenas may
+     * then be larger than they have to be, where they are within it. */
     uint64_t limit;
     bool over; /* it is not enough: phases have the bytes that are alive, and no offsets */
 };
@@ -57,7 +57,7 @@ static inline uint64_t pl_plan_most_alive(const struct pl_phase_plan phases[PL_P
 static inline uint64_t pl_plan_host_bytes(const struct pl_plan *plan, enum pl_tensor_place place) {
     return plan->host[place].job_bytes + plan->host[place].batch_bytes;
 }
-/* Of all host memories. */
+/* The sum over all host memories. */
 static inline uint64_t pl_plan_host_placed(const struct pl_plan *plan) {
     return pl_plan_host_bytes(plan, PL_PLACE_PINNED) + pl_plan_host_bytes(plan, PL_PLACE_HOST);
 }
@@ -68,7 +68,7 @@ pl_err pl_plan_create(const struct pl_program *p, struct pl_plan **out, struct p
 /* As far as it takes to know whether so many bytes of arenas are enough; 0: all of it. */
 pl_err pl_plan_create_within(const struct pl_program *p, uint64_t limit, struct pl_plan **out,
                              struct pl_diag *d);
-/* Of the same program, whose tensors have other sizes now: lifetimes are what they were. */
+/* Plans the same program, whose tensors have other sizes now: lifetimes are what they were. */
 pl_err pl_plan_again(struct pl_plan *plan, uint64_t limit, struct pl_diag *d);
 void pl_plan_destroy(struct pl_plan **plan); /* NULL-safe; sets *plan to NULL */
 /* Asserts P1-P4 and R1-R2, R4 of program.h, independently of how the plan was made. */

@@ -41,7 +41,7 @@ struct wish { /* a unit that is to be ranked */
     uint32_t unit;
 };
 
-/* What is known of several neighbours, most of which a step leaves as they are. */
+/* The known state of several neighbours, most of which a step leaves as they are. */
 enum { BLOCK = 32 };
 struct block {      /* of units */
     uint64_t top;   /* the lowest at which one that is not placed may end */
@@ -98,7 +98,8 @@ static int by_life(const void *a, const void *b) {
     return order ? order : (x->unit > y->unit) - (x->unit < y->unit);
 }
 
-/* Those of equal layers are, so what is learnt of one layer need not be learnt again of each. */
+/* Units of equal layers share their weight, so what is learnt of one layer need not be learnt again
+ * of each. */
 static pl_err find_alike(struct search *s, struct pl_diag *d) {
     const uint32_t n = s->units->n;
     struct life *lives = pl_malloc(n * sizeof *lives);
@@ -225,8 +226,8 @@ static void place(struct search *s, struct step *step) {
         set_waiting(s, moments->items[i], s->waiting[moments->items[i]] - bytes);
 }
 
-/* Where the unit that waits again is low enough it is watched, since the one that was found later
- * need not have been so before. */
+/* A unit that waits again is watched if it is low enough, since the one that was found later need
+ * not have been so before. */
 static void take_back(struct search *s, const struct step *step) {
     const struct pl_lists *moments = &s->meet.moments;
     for (; s->n_raised > step->n_raised; s->n_raised--)
@@ -239,7 +240,7 @@ static void take_back(struct search *s, const struct step *step) {
     }
 }
 
-/* Whether a unit that waits at a moment may lie as low as one of them has to. */
+/* True if a unit that waits at a moment may lie as low as one of them has to. */
 static bool one_is_low(struct search *s, uint32_t moment) {
     const struct pl_lists *alive = &s->meet.alive;
     const uint64_t most = latest_of(s, moment);
@@ -312,7 +313,7 @@ static void begin(struct search *s) {
     s->n_raised = 0;
 }
 
-/* Those that wait at a moment that is full, and the one that filled it. */
+/* Adds weight to the units that wait at a moment that is full, and to the one that filled it. */
 static void add_weight(struct search *s, uint32_t moment, uint32_t last) {
     const struct pl_lists *alive = &s->meet.alive;
     for (uint32_t i = alive->begin[moment]; i < alive->begin[moment + 1]; i++)
@@ -320,7 +321,7 @@ static void add_weight(struct search *s, uint32_t moment, uint32_t last) {
             s->weight[s->like[alive->items[i]]]++;
 }
 
-/* Whether all units are within the capacity, after some `nodes` steps at most. */
+/* True if all units are within the capacity, after some `nodes` steps at most. */
 static bool attempt(struct search *s, uint64_t nodes) {
     uint64_t at = 0;
     uint32_t depth = 0, rank = 0;
@@ -407,7 +408,7 @@ static void search_finish(struct search *s) {
     free(s->raised);
 }
 
-/* Whether a packing within the capacity was found. */
+/* True if a packing within the capacity was found. */
 static bool try_height(struct search *s, uint32_t attempts) {
     const uint64_t n = s->units->n;
     for (uint32_t i = 0; i < attempts; i++) {

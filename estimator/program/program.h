@@ -55,7 +55,7 @@ const char *pl_category_name(enum pl_category c);
 /* JOB lives for the whole run, in the job arena; STEP within one phase, in the batch arena. */
 enum pl_scope { PL_SCOPE_JOB, PL_SCOPE_STEP };
 
-/* What dims[0] counts; the executor runs a smaller micro-batch in a prefix of the rows. */
+/* The unit that dims[0] counts; the executor runs a smaller micro-batch in a prefix of the rows. */
 enum pl_rows { PL_ROWS_FIXED, PL_ROWS_TOKENS, PL_ROWS_TARGETS };
 
 enum pl_phase {
@@ -69,7 +69,7 @@ enum pl_phase {
 };
 const char *pl_phase_name(enum pl_phase p);
 
-/* What a job tensor is, so that the runtime can load, initialise and save it. */
+/* The role of a job tensor, so that the runtime can load, initialise and save it. */
 enum pl_role {
     PL_ROLE_NONE,
     PL_ROLE_WEIGHT,  /* base weight: slot, layer */
@@ -224,7 +224,7 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
  * changes: the checkpoint is bf16, and the products of the back-end widen one type to the other. */
 bool pl_job_base_is_bf16(const struct pl_job *job, const struct pl_model *m,
                          const struct pl_traits *traits);
-/* Whether all of the model's own weights are frozen, but for those trained whole with an adapter,
+/* True if all of the model's own weights are frozen, but for those trained whole with an adapter,
  * and products take two types. */
 bool pl_job_base_may_be_bf16(const struct pl_job *job, const struct pl_traits *traits);
 bool pl_job_trains_embedding(const struct pl_job *job);
@@ -246,11 +246,11 @@ static inline bool pl_shape_exchanges_each_micro(const struct pl_job_shape *s) {
 static inline bool pl_shape_exchanges_once(const struct pl_job_shape *s) {
     return pl_shape_ranks(s) > 1 && !s->rank_order;
 }
-/* Whether a step is one of ranks: of several, or of one that adds as several do. */
+/* True if a step is one of ranks: of several, or of one that adds as several do. */
 static inline bool pl_shape_is_of_ranks(const struct pl_job_shape *s) {
     return pl_shape_ranks(s) > 1 || s->rank_order;
 }
-/* Whether a rank holds the gradient of a step in its own rows alone. What waits for the update is
+/* True if a rank holds the gradient of a step in its own rows alone. What waits for the update is
  * whole. */
 static inline bool pl_shape_cuts_gradients(const struct pl_job_shape *s) {
     return s->sharding >= PL_SHARDING_OPTIMIZER && pl_shape_exchanges_each_micro(s);
@@ -261,9 +261,9 @@ static inline bool pl_shape_sweeps_twice(const struct pl_job_shape *s) {
     return s->gradients == PL_GRADIENTS_OF_UPDATE && s->max_grad_norm > 0;
 }
 
-/* Whether a slot that stands once has an adapter. */
+/* True if a slot that stands once has an adapter. */
 bool pl_shape_adapts(const struct pl_job_shape *s, const struct pl_model *m, enum pl_slot slot);
-/* Whether a slot is a module that is trained whole with an adapter. */
+/* True if a slot is a module that is trained whole with an adapter. */
 bool pl_shape_is_whole(const struct pl_job_shape *s, const struct pl_model *m, enum pl_slot slot);
 /* The head of a tied model is a tensor of its own, which starts as the embedding, once one of the
  * two is trained whole: so PEFT copies one of them. */
@@ -329,7 +329,7 @@ void pl_program_destroy(struct pl_program **p); /* NULL-safe; sets *p to NULL */
 
 /* Chunks of the loss that a program may have. */
 #define PL_CHUNKS_MAX 65536
-/* Of the MLP, whose operations every layer has. */
+/* The most chunks of the MLP, whose operations every layer has. */
 #define PL_MLP_CHUNKS_MAX 1024
 /* Panels of a matrix of codes, whatever unpack_bytes is. */
 #define PL_PANELS_MAX 256
@@ -341,7 +341,7 @@ void pl_tensor_name(const struct pl_program *p, uint32_t id, char buf[96]);
 /* How many ops from `first` on, itself included and all before `end`, may run as one: neighbours of
  * one kind and phase, on one side, of which all but the first join. At least 1. */
 uint32_t pl_program_together(const struct pl_program *p, uint32_t first, uint32_t end);
-/* Whether a tensor of a step keeps what a micro-batch left in it for the next one. */
+/* True if a tensor of a step keeps what a micro-batch left in it for the next one. */
 static inline bool pl_tensor_is_held(const struct pl_program *p, const struct pl_tensor *t) {
     return t->scope == PL_SCOPE_STEP && t->role == PL_ROLE_GRAD &&
            p->shape.gradients == PL_GRADIENTS_OF_STEP;
@@ -369,7 +369,7 @@ struct pl_part {
 uint32_t pl_tensor_parts(const struct pl_program *p, uint32_t id,
                          struct pl_part out[PL_MAX_PARTS]);
 
-/* Whether a state is of one such part rather than of its whole tensor. */
+/* True if a state is of one such part rather than of its whole tensor. */
 static inline bool pl_state_is_of_part(const struct pl_job_shape *s, enum pl_role role) {
     return (role == PL_ROLE_STATE || role == PL_ROLE_STATE_ABSMAX) &&
            pl_optimizer_is_in_blocks(s->optimizer);

@@ -25,7 +25,7 @@ enum pl_change_how {
     PL_HOW_HALVE_MICRO,     /* the micro-batch, and the step stays as it is */
     PL_HOW_ONE_MICRO,       /* the same, to one sample */
     PL_HOW_HALF_THE_LAYERS, /* the first half of the model's */
-    PL_HOW_NO_MODULES,      /* no module is trained whole beside adapters */
+    PL_HOW_NO_MODULES,      /* no module is trained whole together with adapters */
     PL_HOW_BOTH_MODULES     /* embedding and head are */
 };
 

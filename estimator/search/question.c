@@ -62,7 +62,7 @@ bool pl_question_may_let_go(const struct pl_question *q) {
            pl_job_offload(job) == PL_OFFLOAD_NONE && !pl_job_is_of_ranks(job);
 }
 
-/* Whether updates in the backward pass were decided. */
+/* True if updates in the backward pass were decided. */
 static bool lets_go(const struct pl_question *q) {
     return q->job->optimizer_in_backward == PL_TRI_AUTO && q->in_backward == PL_TRI_TRUE &&
            pl_question_may_let_go(q);

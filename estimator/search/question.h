@@ -1,6 +1,6 @@
-/* question.h - what is asked: a job on a model, a back-end and a budget, and beside the job what
- * was decided of the keys that it leaves open. Trainer, library, gate, auto-batch and advice all
- * ask with this struct.
+/* question.h - what is asked: a job on a model, a back-end and a budget, and, apart from the job,
+ * what was decided of the keys that it leaves open. Trainer, library, gate, auto-batch and advice
+ * all ask with this struct.
  *
  * In: job, model, traits, budget.  Out: the plan of the question.
  * Needs: config, model, card, program, plan. No I/O.
@@ -58,7 +58,7 @@ struct pl_question pl_question_of_last(const struct pl_question *q);
 uint32_t pl_question_level(const struct pl_question *q);
 uint32_t pl_question_chunk(const struct pl_question *q);
 uint32_t pl_question_in_backward(const struct pl_question *q);
-/* Whether `optimizer_in_backward: auto` may be `true`: a full fine-tune of one micro-batch a step,
+/* True if `optimizer_in_backward: auto` may be `true`: a full fine-tune of one micro-batch a step,
  * on one device and with nothing offloaded. A step that no key sizes is one micro-batch then. */
 bool pl_question_may_let_go(const struct pl_question *q);
 /* Micro-batches of a step that each rank computes, at most. */
@@ -72,7 +72,7 @@ uint64_t pl_question_most_tokens(const struct pl_question *q);
 uint32_t pl_question_most_samples(const struct pl_question *q); /* in so many tokens; at least 1 */
 /* Takes over what was decided of another question, but for the batch. */
 void pl_question_take(struct pl_question *q, const struct pl_question *from);
-/* What was decided, as values of the keys; the job's own where it has set them. */
+/* The decisions, as values of the keys; the job's own where it has set them. */
 struct pl_decided pl_question_decided(const struct pl_question *q);
 /* Writes it into a job with the same open keys (spec.h). */
 void pl_question_settle(const struct pl_question *q, struct pl_job *job);
@@ -82,7 +82,7 @@ pl_err pl_question_shape(const struct pl_question *q, struct pl_job_shape *out, 
  * another size; it is taken where it is, and {0} afterwards in any case. */
 pl_err pl_question_plan(const struct pl_question *q, struct pl_planned *made,
                         struct pl_planned *out, struct pl_diag *d);
-/* Whether a plan, or {0}, is that of the question: a brief one too, or only one of a whole program.
+/* True if a plan, or {0}, is that of the question: a brief one too, or only one of a whole program.
  */
 bool pl_question_has_plan(const struct pl_question *q, const struct pl_planned *made, bool brief);
 /* Makes *held a brief plan (program.h), for figures alone. It is {0} or what an earlier call left,

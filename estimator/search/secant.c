@@ -18,7 +18,7 @@ static uint32_t blind(const struct pl_secant *s) {
     return s->high.bytes || twice < s->low.n || twice > half(s) ? half(s) : twice;
 }
 
-/* Where a line meets the bytes that there are; below the range where none is known. */
+/* Returns where a line meets the bytes that there are; below the range where none is known. */
 static double guess(const struct pl_secant *s) {
     const double usable = (double)s->usable, low = (double)s->low.bytes;
     const double high = (double)s->high.bytes;

@@ -34,7 +34,7 @@ static pl_err take_layers(struct pl_job *names, const struct pl_target_choice *c
     return take_list(names, "layers_to_transform", &text, d);
 }
 
-/* What the file chooses has been found to choose something of this model. */
+/* The choice of the file has been found to match something of this model. */
 static pl_err take_choice(struct pl_job *names, const struct pl_adapter_config *c,
                           const struct pl_model *m, struct pl_diag *d) {
     struct pl_targets found;

@@ -16,7 +16,8 @@
 #include "runtime/data/batch.h"
 #include "runtime/report/report.h"
 
-/* What a job is admitted to. {0}: its data are read and its plan is made, nothing more. */
+/* The extent to which a job is admitted. {0}: its data are read and its plan is made, nothing more.
+ */
 struct pl_admission {
     bool makes_output;  /* output_dir is made, and locked until pl_preflight_finish; else it is
                           * looked at */

@@ -7,7 +7,7 @@
 #include "runtime/admit/record.h"
 #include "runtime/admit/speed.h"
 
-/* What graphs were granted is there again. */
+/* Gives back the memory that graphs were granted, and bounds the budget by what is free. */
 static void bound(struct pl_budget *b, uint64_t graph_bytes, uint64_t have_bytes) {
     b->context_bytes -= graph_bytes;
     if (!b->known) return;

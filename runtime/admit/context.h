@@ -24,8 +24,8 @@ struct pl_context {
 
 void pl_context_predict(const struct pl_gpu *gpu, struct pl_context *out);
 struct pl_context_seen {
-    uint64_t opened_bytes, final_bytes; /* of this process without arenas and graphs, behind the
-                                         * opening and at the end; opened <= final */
+    uint64_t opened_bytes, final_bytes; /* of this process without arenas and graphs, after the
+                                         * opening and at the end of it; opened <= final */
     uint64_t graph_bytes, graph_nodes;  /* of the graphs there were; 0 nodes = there were none */
 };
 void pl_context_remember(const struct pl_gpu *gpu, const struct pl_context_seen *seen);

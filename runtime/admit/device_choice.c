@@ -69,7 +69,7 @@ static void gpu_budget(const struct pl_job *job, const struct pl_gpu *gpu,
             smaller && gpu->free_bytes - job->vram_budget >= PL_CARD_MARGIN ? 0 : PL_CARD_MARGIN;
 }
 
-/* Of the process beside its arenas: 5 MiB were measured, and larger data takes more. */
+/* The memory of the process besides its arenas: 5 MiB were measured, and larger data takes more. */
 #define PROCESS_BYTES (UINT64_C(16) << 20)
 
 /* Arenas are all that counts against a budget on the CPU, and they are exact. A budget above what

@@ -11,7 +11,8 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
-/* Of the directory, or of the nearest one above it that is there; 0: nobody knows. */
+/* Returns the free bytes of the directory, or of the nearest one above it that exists; 0: unknown.
+ */
 static uint64_t free_bytes(const char *dir) {
     struct statvfs fs;
     char *path = pl_strdup(dir);
@@ -25,7 +26,7 @@ static uint64_t free_bytes(const char *dir) {
     return found == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : 0;
 }
 
-/* The most that may come to lie there at a time beside those of before: the oldest goes only when
+/* The most that may lie there at a time together with those of before: the oldest goes only when
  * the newest is there. */
 static uint64_t more_checkpoints(const struct pl_preflight *pf, uint64_t there) {
     const struct pl_job *job = pf->job;
@@ -35,8 +36,8 @@ static uint64_t more_checkpoints(const struct pl_preflight *pf, uint64_t there) 
                       1 + job->save_total_limit - pl_u64_min(there, job->save_total_limit));
 }
 
-/* Of the export of save_merged: the whole model, in the type that config.json says it is stored in;
- * the files of the base are not opened for this. */
+/* The bytes of the export of save_merged: the whole model, in the type that config.json says it is
+ * stored in; the files of the base are not opened for this. */
 static uint64_t merged_bytes(const struct pl_preflight *pf) {
     bool wide = strcmp(pf->model.torch_dtype, "float32") == 0;
     uint64_t bytes;

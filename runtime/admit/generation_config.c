@@ -40,7 +40,7 @@ static void take_ends(const json_t *v, struct pl_model *m, struct pl_text *notes
 
 /* --- sampling --------------------------------------------------------------------------------- */
 
-/* What transformers samples by, as flags of `generate`. */
+/* The values that transformers samples by, as flags of `generate`. */
 static const struct {
     const char *key, *flag;
     double neutral; /* a value that changes nothing */

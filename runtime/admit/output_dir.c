@@ -125,7 +125,7 @@ static pl_err look_above(const char *path, struct pl_diag *d) {
     return err;
 }
 
-/* Whether it could be taken; nothing is made, and what others look at stays free. */
+/* True if it could be taken; nothing is made, and what others look at stays free. */
 static pl_err look(const char *path, struct pl_diag *d) {
     struct stat st;
     int lock;

@@ -111,7 +111,7 @@ static void keep_chat_day(struct pl_preflight *pf) {
              day / 10000, day / 100 % 100, day % 100);
 }
 
-/* What goes on as it was. */
+/* Returns the facts of a record that a resumed run keeps. */
 static struct pl_kept kept_of(const struct pl_run_state *s, const json_t *job) {
     return (struct pl_kept){.is = true,
                             .has_recovered = s->oom_recoveries > 0,
@@ -189,7 +189,7 @@ void pl_preflight_compare(struct pl_preflight *pf) {
     compare_base(pf);
 }
 
-/* What is certain of the record before the data are read. */
+/* Checks what is certain of the record before the data are read. */
 static pl_err make_early_record(const struct pl_preflight *pf, json_t **out, struct pl_diag *d) {
     struct pl_preflight now = *pf; /* what it owns stays that of *pf */
     now.job = &now.spec.job;

@@ -13,9 +13,9 @@ struct pl_program;
 pl_err pl_preflight_find_model(struct pl_preflight *pf, struct pl_diag *d);
 /* The checkpoint to resume from, its counters and its record. */
 pl_err pl_preflight_find_resume(struct pl_preflight *pf, struct pl_diag *d);
-/* Whether the weights are on this machine, and are those of the model: of files the headers alone
- * are read. MODEL_WEIGHTS: they are not here, or not exact under `base_dtype: auto`; not needed:
- * that they are not here is a warning. */
+/* Checks that the weights are on this machine and are those of the model: of files the headers
+ * alone are read. MODEL_WEIGHTS: they are not here, or not exact under `base_dtype: auto`; not
+ * needed: that they are not here is a warning. */
 pl_err pl_preflight_weights(struct pl_preflight *pf, bool needed, struct pl_diag *d);
 /* All of the stage; the tokenizer comes last. */
 pl_err pl_preflight_files(struct pl_preflight *pf, const struct pl_admission *how,

@@ -251,8 +251,8 @@ static void decide_warmup(struct pl_preflight *pf) {
     pl_resolve(&pf->spec);
 }
 
-/* What would train nothing, or little, is said before the first step. The rate of the first step of
- * a warm-up is 0. */
+/* A job that would train nothing, or little, is warned of before the first step. The rate of the
+ * first step of a warm-up is 0. */
 static void warn_of_schedule(struct pl_preflight *pf) {
     const unsigned long long steps = pf->total_steps, warmup = pf->warmup_steps;
     const bool never = pl_job_learning_rate(pf->job) == 0 || (warmup && steps == 1);

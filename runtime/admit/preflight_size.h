@@ -18,13 +18,13 @@ pl_err pl_preflight_size(struct pl_preflight *pf, struct pl_diag *d);
 pl_err pl_preflight_plan(struct pl_preflight *pf, struct pl_diag *d);
 /* The plan that runs, or, before the data of a job with `batch_size: auto`, that of one sample. */
 const struct pl_planned *pl_preflight_planned(const struct pl_preflight *pf);
-/* What follows from the rows: the micro-batch of `auto`, steps. */
+/* Decides what follows from the rows: the micro-batch of `auto`, steps. */
 pl_err pl_preflight_settle(struct pl_preflight *pf, struct pl_diag *d);
 /* Decides `sharding: auto` of a specification, with the other ranks; last: the question about its
  * last rank. */
 pl_err pl_preflight_shard(struct pl_preflight *pf, struct pl_spec *spec,
                           const struct pl_question *last, struct pl_text *notes, struct pl_diag *d);
-/* What the program was built with becomes a fact. */
+/* Records what the program was built with as facts. */
 void pl_preflight_take_built(struct pl_spec *spec, const struct pl_program *p);
 
 #endif

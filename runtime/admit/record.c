@@ -131,7 +131,7 @@ static void write_setting(const struct pl_preflight *pf, enum pl_key_id key, str
         pl_job_write_key(job, key, out);
 }
 
-/* Of the keys that are decided by the plan that runs, and by the rows of the data. */
+/* True if a key is decided by now. Some are by the plan that runs, some by the rows of the data. */
 static bool is_decided(const struct pl_preflight *pf, enum pl_key_id key) {
     if (pf->settled) return true;
     if (key == PL_KEY_warmup_steps || key == PL_KEY_warmup_ratio) return false;
@@ -198,7 +198,7 @@ pl_err pl_record_identify_weights(struct pl_preflight *pf, struct pl_diag *d) {
     return err == PL_ERR_HOST_OOM ? no_memory(d) : PL_ERR_OK;
 }
 
-/* What a version that recorded no job still tells. */
+/* The facts that a version which recorded no job still tells. */
 static json_t *record_of_state(const struct pl_run_state *s) {
     char samples[24], seed[24];
     snprintf(samples, sizeof samples, "%llu", (unsigned long long)s->global_batch);

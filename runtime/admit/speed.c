@@ -205,7 +205,7 @@ static json_t *classes_json(const struct pl_pace_medians *m, const json_t *earli
     return o;
 }
 
-/* Of this run's forecast, where it had one, and of those before. */
+/* The errors of this run's forecast, where it had one, and of those before. */
 static json_t *errors_json(const struct pl_forecast *f, double measured, const json_t *earlier) {
     json_t *o = json_array(), *errors = json_object_get(earlier, "errors");
     const double off = fabs(f->step_seconds / measured - 1);

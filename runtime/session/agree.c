@@ -82,7 +82,8 @@ pl_err pl_session_join(struct pl_session *s, struct pl_diag *d) {
     return compare(s, d);
 }
 
-/* What ranks send each other in a phase, in order: it is the same for all of them. */
+/* Adds the operations by which ranks send each other data, in order, to a digest: they are the same
+ * for all ranks. */
 static void add_exchanges(struct pl_digest *h, const struct pl_program *p) {
     for (uint32_t i = 0; i < p->n_ops; i++) {
         const struct pl_op *op = &p->ops[i];
@@ -102,7 +103,7 @@ static void add_exchanges(struct pl_digest *h, const struct pl_program *p) {
     }
 }
 
-/* Of every rung: ranks halve together. */
+/* Compares the plans of every rung, since ranks halve together. */
 static pl_err compare_plans(struct pl_session *s, struct pl_diag *d) {
     struct pl_digest h;
     char text[17];
@@ -113,7 +114,8 @@ static pl_err compare_plans(struct pl_session *s, struct pl_diag *d) {
     return pl_comm_compare(s->comm, "the plan", text, d);
 }
 
-/* Of files, where it is in the arena of a rank; what is pinned is of one size everywhere. */
+/* Returns the bytes through which files are staged in the arena of a rank; pinned memory for this
+ * is of one size everywhere. */
 static uint64_t staging_of(const struct pl_session *s) {
     uint64_t least = UINT64_MAX;
     for (uint32_t r = 0; r < s->n_rungs; r++)
@@ -185,7 +187,7 @@ static struct vote vote_of(const struct pl_session *s, struct pl_outcome mine) {
     return v;
 }
 
-/* Whether b is to be told rather than a. */
+/* True if b is to be told rather than a. */
 static bool outweighs(const struct vote *a, const struct vote *b) {
     if (a->err == PL_ERR_OK || b->err == PL_ERR_OK) return a->err == PL_ERR_OK && b->err;
     return a->err == PL_ERR_DEVICE_OOM && b->err != PL_ERR_DEVICE_OOM;

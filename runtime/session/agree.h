@@ -13,12 +13,12 @@
  * them. COMM_INIT, COMM_MISMATCH, COMM_PEER_LOST. */
 pl_err pl_session_join(struct pl_session *s, struct pl_diag *d);
 
-/* Once the plans are made: compares what they send each other, and finds out whether all ranks see
- * one output_dir. Where ranks hold parts of tensors, what files hold of them, and the staging that
- * all have. */
+/* Compares, after the plans are made, what they send each other, and finds out whether all ranks
+ * see one output_dir. If ranks hold parts of tensors, decides what files hold of them, and the
+ * staging that all have. */
 pl_err pl_session_cut(struct pl_session *s, struct pl_diag *d);
 
-/* What a rank took and waited for, of a whole run. */
+/* The memory that a rank took and the time that it waited, of a whole run. */
 struct pl_rank_tally {
     uint64_t planned_bytes, allocated_bytes;
     uint64_t sent_bytes;       /* to other ranks */
@@ -30,7 +30,7 @@ struct pl_rank_tally {
 pl_err pl_session_tally(struct pl_session *s, const struct pl_books *books,
                         struct pl_rank_tally all[PL_RANKS_MAX], struct pl_diag *d);
 
-/* What a rank has come to; `stop` is the signal that asks it to end, 0 = none. */
+/* The outcome of a rank; `stop` is the signal that asks it to end, 0 = none. */
 struct pl_outcome {
     pl_err err;
     int stop;

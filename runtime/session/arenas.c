@@ -88,9 +88,9 @@ pl_err pl_session_reserve_job(struct pl_session *s, struct pl_diag *d) {
     return err;
 }
 
-/* What a smaller micro-batch would need less of, so a refusal is one that halving answers. What is
- * free is of the machine, not of the device: a limit on pinned memory shows as a refusal in spite
- * of it. */
+/* A smaller micro-batch would need less of this memory, so a refusal is one that halving answers.
+ * The free bytes are of the machine, not of the device: a limit on pinned memory shows as a refusal
+ * in spite of it. */
 static pl_err reserve_host_batch(struct pl_session *s, struct pl_diag *d) {
     for (int place = PL_PLACE_PINNED; place < PL_PLACE_COUNT; place++) {
         uint64_t bytes = pl_session_rung(s)->planned.plan->host[place].batch_bytes;

@@ -6,8 +6,8 @@
 
 #include "runtime/session/session.h"
 
-/* What the budget leaves; every run has one, if only the machine's available memory. On a GPU that
- * neighbours share, no more than it has. */
+/* Returns what the budget leaves; every run has one, if only the machine's available memory. On a
+ * GPU that neighbours share, at most what is free. */
 uint64_t pl_session_free_bytes(const struct pl_session *s);
 /* Reserves the job arenas. RUNTIME_DEVICE_OOM, explained on s->messages, when the device's cannot
  * be had, RUNTIME_HOST_OOM when the host's cannot. */

@@ -15,7 +15,7 @@ static void *address(void *ctx, uint32_t tensor) {
     return pl_exec_address(&s->rungs[s->rung].exec, s->cut.whole ? s->cut.own[tensor] : tensor);
 }
 
-/* What passes between ranks passes through memory of the batch, which rests meanwhile. */
+/* Data between ranks pass through memory of the batch, which rests meanwhile. */
 static void add_cut(struct pl_session *s, struct pl_tensor_io *io) {
     if (!s->cut.whole) return;
     io->cut = &s->cut;

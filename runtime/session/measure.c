@@ -53,15 +53,15 @@ static pl_err refuse(struct pl_session *s, const struct pl_diag *refusal, struct
         (unsigned long long)m->measured, refusal->message);
 }
 
-/* What NCCL counts, or what went of the free memory while it connected. */
+/* Records the bytes that NCCL counts, or what went of the free memory while it connected. */
 static void measure_comm(struct pl_session *s) {
     s->comm_bytes = s->comm ? s->comm->ops->device_bytes(s->comm) : 0;
     if (s->comm_bytes) pl_budget_set_comm(&s->pf->q.budget, s->comm_bytes, 0);
 }
 
-/* What the context grows by in the first step. Until a run has measured that, it is at least what
- * the table has and is not taken yet: a kernel that is not loaded has no place in any arena, and a
- * smaller batch would not make one. */
+/* The bytes by which the context grows in the first step. Until a run has measured that, it is at
+ * least what the table has and is not taken yet: a kernel that is not loaded has no place in any
+ * arena, and a smaller batch would not make one. */
 static uint64_t growth_to_come(const struct pl_context *c, uint64_t opened) {
     const uint64_t rest = c->bytes - pl_u64_min(c->bytes, opened);
     return c->doubt_bytes ? pl_u64_max(c->growth_bytes, rest) : c->growth_bytes;

@@ -68,11 +68,11 @@ static inline struct pl_rung *pl_session_rung(struct pl_session *s) {
 static inline bool pl_session_has_memory(const struct pl_session *s) {
     return s->device->ops != &pl_device_null;
 }
-/* Of several ranks the first makes and names all files, and tells what happens. */
+/* The first of several ranks makes and names all files, and tells what happens. */
 static inline bool pl_session_leads(const struct pl_session *s) {
     return s->pf->world.rank == 0;
 }
-/* Of the arenas: what the engine between ranks may copy from and to without staging. */
+/* The part of the arenas that the engine between ranks may copy from and to without staging. */
 static inline uint64_t pl_session_registered_bytes(const struct pl_session *s) {
     return (s->job_registered ? s->job_arena.bytes : 0) +
            (s->batch_registered ? s->batch_arena.bytes : 0);

@@ -188,7 +188,7 @@ static pl_err has_room_below(struct pl_session *s, const struct pl_beginning *b,
     return PL_ERR_OK;
 }
 
-/* Of the ladder; NULL: it has none. */
+/* Returns the plan of this micro-batch; NULL: the ladder has none. */
 static const struct pl_planned *plan_of(const struct pl_session *s, uint32_t batch_size) {
     for (uint32_t i = 0; i < s->n_rungs; i++)
         if (s->rungs[i].batch_size == batch_size) return &s->rungs[i].planned;

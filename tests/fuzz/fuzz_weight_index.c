@@ -1,4 +1,4 @@
-/* fuzz_weight_index.c - the index of sharded weights, beside one shard that is in order. */
+/* fuzz_weight_index.c - the index of sharded weights, next to one shard that is in order. */
 #include "runtime/checkpoint/weight_files.h"
 #include "runtime/checkpoint/windows.h"
 #include "tests/fuzz/fuzz.h"

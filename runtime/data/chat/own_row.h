@@ -22,7 +22,7 @@ pl_err pl_chat_own_render_part(struct pl_chat_own *o, const struct pl_chat_part 
 
 pl_err pl_chat_own_afford(const struct pl_chat_own *o, struct pl_diag *d); /* R1 */
 
-/* What the program wrote for message i; NULL: nothing, or not in one place. */
+/* The text that the program wrote for message i; NULL: nothing, or not in one place. */
 const struct pl_jinja_span *pl_chat_own_turn(const struct pl_chat_own *o, size_t i,
                                              const struct pl_text *whole);
 

@@ -212,7 +212,7 @@ static pl_err cuda_alloc(struct pl_device *dev, uint64_t bytes, void **out, stru
     return err;
 }
 
-/* Of memory that is the host's, CUDA does not count what the page cache would give up (CUDA for
+/* CUDA does not count, of memory that is the host's, what the page cache would give up (CUDA for
  * Tegra Application Note, "Estimating Total Allocatable Device Memory"). */
 static uint64_t allocatable(bool is_integrated, uint64_t available) {
     return is_integrated ? pl_u64_max(available, pl_cpu_available().bytes) : available;
@@ -234,8 +234,8 @@ static void print_uuid(const cudaUUID_t *uuid, char *out, size_t size) {
                               (unsigned)(unsigned char)uuid->bytes[i]);
 }
 
-/* Code runs on its own architecture and on later ones of the same major number (CUDA C++ Programming
- * Guide, "Binary Compatibility"). The build names those that it has code for. */
+/* Code runs on its own architecture and on later ones of the same major number (CUDA C++
+ * Programming Guide, "Binary Compatibility"). The build names those that it has code for. */
 #ifndef PL_CUDA_CODE
 #define PL_CUDA_CODE 80, 90, 100, 120
 #endif

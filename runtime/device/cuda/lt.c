@@ -9,8 +9,8 @@
 #include <string.h>
 
 /* The loader searches for the first two; the last rows say where NVIDIA's installer puts the
- * toolkit, which few add to its search. `version`: the CUDA that a driver must know for a library to
- * start. */
+ * toolkit, which few add to its search. `version`: the CUDA that a driver must know for a library
+ * to start. */
 static const struct {
     int version;
     const char *name;
@@ -71,9 +71,9 @@ static pl_err try_library(struct pl_lt *lt, const char *name, bool *found, struc
     return err;
 }
 
-/* Those that the driver knows come first: an older driver may share a machine with a library that
- * another program brought. A library that is there and does not work is worth more words than one
- * that is not there. */
+/* The libraries that the driver knows come first: an older driver may share a machine with a
+ * library that another program brought. A library that is there and does not work is worth more
+ * words than one that is not there. */
 static pl_err find_library(struct pl_lt *lt, struct pl_diag *d) {
     struct pl_diag worst = {0};
     int driver = 0;
