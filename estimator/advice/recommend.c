@@ -351,10 +351,10 @@ static void keep_least(struct pl_recommendation *r, const struct pl_way *w) {
 static pl_err try_way(struct pl_advice *a, struct pl_way *w, struct pl_recommendation *r,
                       struct pl_diag *d) {
     struct pl_variant v;
-    bool hopeless;
+    bool infeasible;
     question_of(a, w, &v);
-    PL_TRY(pl_autolevel_is_hopeless(&v.q, &a->trials, &hopeless, d));
-    if (hopeless) return PL_ERR_OK;
+    PL_TRY(pl_autolevel_is_infeasible(&v.q, &a->trials, &infeasible, d));
+    if (infeasible) return PL_ERR_OK;
     PL_TRY(find_batch(a, r, w, d));
     if (!w->job.batch_size) return PL_ERR_OK;
     PL_TRY(time_data(a, w, d));

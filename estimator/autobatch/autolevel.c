@@ -58,7 +58,7 @@ struct search {
 struct end { /* of a range of rungs, with the largest batch that fits there; 0 = none */
     uint32_t rung, batch_size;
     uint64_t bytes; /* of that batch; 0: not planned */
-    bool hopeless;  /* the batch of the job does not fit, whatever the chunk */
+    bool infeasible;  /* the batch of the job does not fit, whatever the chunk */
 };
 
 void pl_trials_finish(struct pl_trials *t) {
@@ -163,7 +163,7 @@ static pl_err raise_batch(struct search *s, struct end *at, uint32_t high) {
     while (!pl_secant_done(&range)) {
         const struct end next = {.rung = at->rung, .batch_size = pl_secant_next(&range)};
         PL_TRY(try_batch(s, next, &range, &plan, &seconds));
-        at->hopeless = own && !range.low.bytes && no_chunk_fits(s, plan);
+        at->infeasible = own && !range.low.bytes && no_chunk_fits(s, plan);
     }
     if (!range.low.bytes) return PL_ERR_OK;
     at->batch_size = range.low.n;
@@ -261,7 +261,7 @@ static pl_err raise_end(struct search *s, struct end *at, uint32_t sure) {
     const struct pl_plan *plan;
     double seconds = 0;
     bool slow;
-    if (at->hopeless) return PL_ERR_OK;
+    if (at->infeasible) return PL_ERR_OK;
     at->batch_size = from;
     at->bytes = 0;
     PL_TRY(raise_batch(s, at, s->limit));
@@ -515,7 +515,7 @@ static void tell_choices(const struct pl_question *open, const struct pl_questio
 }
 
 /* True if the bytes that no level and no chunk changes exceed the budget already. */
-static bool is_hopeless(const struct pl_program *p, const struct pl_budget *budget) {
+static bool is_infeasible(const struct pl_program *p, const struct pl_budget *budget) {
     uint64_t bytes = 0, all;
     for (uint32_t i = 0; i < p->n_tensors; i++) {
         const struct pl_tensor *t = &p->tensors[i];
@@ -538,7 +538,7 @@ static pl_err give_up(struct search *s, bool *out, struct pl_diag *d) {
     smallest.loss_chunk_tokens = smallest_chunk(s->q);
     smallest.batch_size = s->q->job->batch_size == PL_AUTO ? 1 : s->q->job->batch_size;
     PL_TRY(pl_question_sketch(&smallest, &s->t->held, d));
-    *out = is_hopeless(s->t->held.program, &s->q->budget);
+    *out = is_infeasible(s->t->held.program, &s->q->budget);
     s->best.chunk = smallest.loss_chunk_tokens;
     return PL_ERR_OK;
 }
@@ -566,9 +566,9 @@ static pl_err search_chunks(struct search *s) {
 }
 
 static pl_err search_all(struct search *s, struct pl_diag *d) {
-    bool hopeless;
-    PL_TRY(give_up(s, &hopeless, d));
-    if (hopeless) return PL_ERR_OK;
+    bool infeasible;
+    PL_TRY(give_up(s, &infeasible, d));
+    if (infeasible) return PL_ERR_OK;
     PL_TRY(learn(s, d));
     s->best = (struct choice){.chunk = s->t->chunks[0]};
     if (s->ladder.n_levels == 1 && s->q->job->batch_size != PL_AUTO) return search_chunks(s);
@@ -663,13 +663,13 @@ pl_err pl_autolevel_decide(struct pl_question *q, uint32_t limit, struct pl_tria
 }
 
 /* By the first program that the ladder is made with. */
-pl_err pl_autolevel_is_hopeless(const struct pl_question *q, struct pl_trials *trials, bool *out,
+pl_err pl_autolevel_is_infeasible(const struct pl_question *q, struct pl_trials *trials, bool *out,
                                 struct pl_diag *d) {
     struct pl_question first = *q;
     if (pl_question_level(q) == PL_RECOMPUTE_AUTO) first.recompute = PL_RECOMPUTE_NONE;
     first.batch_size = pl_ladder_batch(q);
     PL_TRY(pl_question_sketch(&first, &trials->held, d));
-    *out = is_hopeless(trials->held.program, &q->budget);
+    *out = is_infeasible(trials->held.program, &q->budget);
     return PL_ERR_OK;
 }
 

@@ -64,7 +64,7 @@ void pl_trials_finish(struct pl_trials *t); /* leaves {0} */
 pl_err pl_autolevel_decide(struct pl_question *q, uint32_t limit, struct pl_trials *trials,
                            struct pl_text *notes, struct pl_diag *d);
 /* True if the bytes that no level, no chunk and no batch changes exceed the budget. */
-pl_err pl_autolevel_is_hopeless(const struct pl_question *q, struct pl_trials *trials, bool *out,
+pl_err pl_autolevel_is_infeasible(const struct pl_question *q, struct pl_trials *trials, bool *out,
                                 struct pl_diag *d);
 /* The ladder of the question. */
 pl_err pl_autolevel_ladder(const struct pl_question *q, struct pl_trials *trials,

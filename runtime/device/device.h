@@ -74,10 +74,10 @@ struct pl_device_ops {
     /* Kernels between begin and end start after all that was queued before, and run while those
      * after `end` do; what is told apart by begin and end runs one after another. Those after await
      * start when all up to `number`, as `end` numbered it, have run; numbers grow. NULL = the
-     * device runs nothing aside. */
-    pl_err (*aside_begin)(struct pl_device *dev);
-    pl_err (*aside_end)(struct pl_device *dev, uint32_t number);
-    pl_err (*aside_await)(struct pl_device *dev, uint32_t number);
+     * device runs nothing on a copy stream. */
+    pl_err (*copy_stream_begin)(struct pl_device *dev);
+    pl_err (*copy_stream_end)(struct pl_device *dev, uint32_t number);
+    pl_err (*copy_stream_await)(struct pl_device *dev, uint32_t number);
     /* Bytes free for arenas right now, before any budget. */
     pl_err (*free_bytes)(struct pl_device *dev, uint64_t *out, struct pl_diag *d);
 };
@@ -148,7 +148,7 @@ struct pl_device {
     uint64_t staging_bytes;
     const char *failure; /* why the op failed that failed last, as its library names it; static;
                             NULL = the error says all */
-    void *state; /* of the back-end */
+    void *state;         /* of the back-end */
 };
 
 /* Opens a back-end. threads >= 1; budget_bytes: PL_NO_BUDGET for none. */

@@ -2,7 +2,7 @@
 #include "runtime/exec/exec.h"
 #include "estimator/base/alloc.h"
 #include "estimator/program/cost.h"
-#include "runtime/exec/aside.h"
+#include "runtime/exec/copy_stream.h"
 #include "runtime/exec/poison.h"
 #include "runtime/exec/repeats.h"
 #include "runtime/kernels/facts.h"
@@ -41,7 +41,7 @@ pl_err pl_exec_init(struct pl_exec *e, const struct pl_plan *plan, struct pl_dev
     e->calls = pl_calloc(p->n_ops + 1, sizeof *e->calls);
     e->patches = pl_malloc((count_patches(p) + 1) * sizeof *e->patches);
     e->turns = pl_malloc((p->n_ops + 1) * sizeof *e->turns);
-    pl_err err = e->calls && e->patches && e->turns ? pl_aside_find(plan, e->turns, d)
+    pl_err err = e->calls && e->patches && e->turns ? pl_copy_stream_find(plan, e->turns, d)
                                                     : pl_host_oom(d, "the binding of the plan");
     if (err == PL_ERR_OK) err = pl_poison_init(e, d);
     if (err != PL_ERR_OK) pl_exec_finish(e);
@@ -186,7 +186,7 @@ static pl_err run_op(struct pl_exec *e, uint32_t i) {
     if (!kernel) return PL_ERR_PLAN_BROKEN;
     if (op->host) PL_TRY(finish_pending(e));
     e->pending |= !op->host;
-    return op->host ? kernel(on, &e->calls[i]) : pl_aside_run(e, i, kernel, &e->calls[i]);
+    return op->host ? kernel(on, &e->calls[i]) : pl_copy_stream_run(e, i, kernel, &e->calls[i]);
 }
 
 /* Ops that may run as one, by the kernel that takes them all where the device has one. */
@@ -194,7 +194,7 @@ static pl_err run_together(struct pl_exec *e, uint32_t first, uint32_t n, struct
     const struct pl_op *op = &e->plan->program->ops[first];
     const pl_group_fn *groups = op->host ? NULL : e->device->groups;
     uint32_t i = first;
-    pl_err err = pl_aside_await(e, first, n);
+    pl_err err = pl_copy_stream_await(e, first, n);
     if (err == PL_ERR_OK && groups && groups[op->kind]) {
         e->pending = true;
         err = groups[op->kind](e->device, &e->calls[first], n);
@@ -259,12 +259,12 @@ static pl_err run_each(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_
     return failed;
 }
 
-/* The ops after the range may touch everything that its ops aside touch. */
+/* The ops after the range may touch everything that its ops of the copy stream touch. */
 static pl_err run_ops(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_diag *d) {
-    pl_aside_open(e, first);
-    const pl_err err = run_each(e, first, n, d), joined = pl_aside_join(e);
+    pl_copy_stream_open(e, first);
+    const pl_err err = run_each(e, first, n, d), joined = pl_copy_stream_join(e);
     if (err != PL_ERR_OK || joined == PL_ERR_OK) return err;
-    return pl_diag_set(d, joined, "what runs aside was not waited for on device %s",
+    return pl_diag_set(d, joined, "the copy stream was not waited for on device %s",
                        e->device->ops->name);
 }
 

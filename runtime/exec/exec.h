@@ -10,7 +10,7 @@
  *   E5  a rank that failed still runs the ops between ranks, so that the others reach the point
  *       where outcomes are agreed on; the caller that begins a step anew clears `muted`
  *   E6  copies of host memory, and ops between ranks, run while later ops compute, where the device
- *       can do that: aside.h
+ *       can do that: copy_stream.h
  * Use: pl_exec_init(&e, plan, dev, &d); pl_exec_bind(&e, &job, &batch, &d);
  *      pl_exec_describe(&e, &facts, &d); pl_exec_run_phase(&e, PL_PHASE_MICRO, &d); ...
  *      pl_exec_finish(&e); */

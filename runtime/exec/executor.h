@@ -51,8 +51,8 @@ struct pl_exec {
     struct pl_exec_shape shapes[PL_EXEC_SHAPES];
     uint64_t clock;           /* counts runs that might have been replayed */
     uint32_t recordings;      /* number since the binding */
-    uint32_t *turns;          /* [n_ops]: aside.h */
-    bool aside;               /* some ops of the current range run aside; of these: */
+    uint32_t *turns;          /* [n_ops]: copy_stream.h */
+    bool overlaps;            /* some ops of the current range run on the copy stream; of these: */
     uint32_t begun, awaited;  /* the last one that began, and the last one that was waited for */
     struct pl_poison *poison; /* NULL without AddressSanitizer, and on devices other than the CPU */
 };

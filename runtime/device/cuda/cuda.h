@@ -1,9 +1,10 @@
 /* cuda.h - what the CUDA kernels find in struct pl_device.state, and how they are launched.
  *
- * Everything runs on one stream, in order, but for what runs aside (cuda_aside.h). No kernel
- * allocates, synchronises or reads back; scratch is the op's planned `ws` operand. The same files
- * are compiled by nvcc and, for machines without a GPU, by the host compiler against the emulation
- * of tests/cuda_sim: whatever the two say differently goes through the macros below.
+ * Everything runs on one stream, in order, but for what runs on the copy stream
+ * (cuda_copy_stream.h). No kernel allocates, synchronises or reads back; scratch is the op's
+ * planned `ws` operand. The same files are compiled by nvcc and, for machines without a GPU, by the
+ * host compiler against the emulation of tests/cuda_sim: whatever the two say differently goes
+ * through the macros below.
  *   C1  a kernel is started by PL_LAUNCH and nothing else, and its dynamic shared memory is taken
  *       by PL_SHARED; there are no static __shared__ arrays
  *   C2  after its launches a kernel function returns pl_cuda_launched()
@@ -43,14 +44,14 @@ struct pl_cuda_mail {
     cudaEvent_t done[PL_MAIL_PLACES];
 };
 
-#define PL_CUDA_ASIDE_EVENTS 32
+#define PL_CUDA_COPY_EVENTS 32
 
-/* A second stream, of what runs aside: cuda_aside.c. */
-struct pl_cuda_aside {
+/* A second stream, of what runs on the copy stream: cuda_copy_stream.c. */
+struct pl_cuda_copy_stream {
     cudaStream_t stream;
-    cudaStream_t main;                      /* pl_cuda.stream, while that is this one; NULL */
-    cudaEvent_t before;                     /* all that was queued when it began */
-    cudaEvent_t done[PL_CUDA_ASIDE_EVENTS]; /* by number; the later of two stands for both */
+    cudaStream_t main;                     /* pl_cuda.stream, while that is this one; NULL */
+    cudaEvent_t before;                    /* all that was queued when it began */
+    cudaEvent_t done[PL_CUDA_COPY_EVENTS]; /* by number; the later of two stands for both */
 };
 
 struct pl_cuda {
@@ -64,7 +65,7 @@ struct pl_cuda {
     bool is_integrated;           /* its memory is that of the host */
     struct pl_cuda_ring ring;
     struct pl_cuda_mail mail;
-    struct pl_cuda_aside aside;
+    struct pl_cuda_copy_stream copy_stream;
 };
 
 static inline struct pl_cuda *pl_cuda_of(struct pl_device *dev) {

@@ -8,7 +8,7 @@
 #include "estimator/base/alloc.h"
 #include "runtime/comm/engines.h"
 #include "runtime/device/available.h"
-#include "runtime/device/cuda/cuda_aside.h"
+#include "runtime/device/cuda/cuda_copy_stream.h"
 #include "runtime/device/cuda/cuda.h"
 #include "runtime/device/cuda/graph.h"
 #include "runtime/device/cuda/lt.h"
@@ -128,7 +128,7 @@ static void cuda_close(struct pl_device *dev) {
     struct pl_cuda *cuda = pl_cuda_of(dev);
     if (!cuda) return;
     if (cuda->stream) (void)cudaStreamSynchronize(cuda->stream);
-    pl_cuda_aside_close(dev);
+    pl_cuda_copy_stream_close(dev);
     dev->set->close(dev);
     pl_lt_unload(&cuda->lt);
     free_ring(cuda);
@@ -146,8 +146,8 @@ static pl_err not_had(struct pl_diag *d) {
     return PL_ERR_NO_DEVICE;
 }
 
-static pl_err open_aside(struct pl_device *dev, struct pl_diag *d) {
-    const pl_err err = pl_cuda_aside_open(dev);
+static pl_err open_copy_stream(struct pl_device *dev, struct pl_diag *d) {
+    const pl_err err = pl_cuda_copy_stream_open(dev);
     return err == PL_ERR_OK ? err : pl_diag_set(d, err, "making a second stream failed");
 }
 
@@ -164,7 +164,7 @@ static pl_err cuda_open(struct pl_device *dev, struct pl_diag *d) {
                 out);
     PL_TRY_GOTO(make_events(cuda->ring.done, PL_CUDA_RING_SLOTS, d), out);
     PL_TRY_GOTO(make_events(cuda->mail.done, PL_MAIL_PLACES, d), out);
-    PL_TRY_GOTO(open_aside(dev, d), out);
+    PL_TRY_GOTO(open_copy_stream(dev, d), out);
     dev->traits = pl_traits_cuda(cuda->sm);
     dev->kernels = dev->set->tables[0];
     dev->groups = dev->set->groups;
@@ -410,8 +410,8 @@ const struct pl_device_ops pl_device_cuda = {
     .record_end = pl_cuda_record_end,
     .replay = pl_cuda_replay,
     .forget = pl_cuda_forget,
-    .aside_begin = pl_cuda_aside_begin,
-    .aside_end = pl_cuda_aside_end,
-    .aside_await = pl_cuda_aside_await,
+    .copy_stream_begin = pl_cuda_copy_stream_begin,
+    .copy_stream_end = pl_cuda_copy_stream_end,
+    .copy_stream_await = pl_cuda_copy_stream_await,
     .free_bytes = cuda_free_bytes,
 };

@@ -1,5 +1,5 @@
 /* copy.c - COPY_IN, COPY_OUT: between pinned host memory and the device, in order with the kernels
- * or aside.
+ * or on the copy stream.
  *
  * Both sides are known to the runtime (unified addressing), so the direction follows from them. */
 #include "runtime/kernels/cuda/table.h"

@@ -1,5 +1,6 @@
-/* check_cuda_aside.c - what runs aside on a GPU begins after what was queued before it, and what
- * awaits it comes after it, also where streams do all as late as they may (PLSIM_STREAMS=late). */
+/* check_cuda_copy_stream.c - an op on the copy stream of a GPU begins after all that was queued
+ * before it, and an op that awaits it comes after it, also where streams do all as late as they may
+ * (PLSIM_STREAMS=late). */
 #include "runtime/device/device.h"
 #include "runtime/kernels/back_ends.h"
 
@@ -35,7 +36,7 @@ static void copy(int from, int to) {
 }
 
 /* More rounds than the back-end has events. */
-START_TEST(what_runs_aside_has_its_place_in_the_order) {
+START_TEST(what_runs_on_the_copy_stream_has_its_place_in_the_order) {
     float sent[N], got[N];
     open_device();
     for (uint32_t round = 1; round <= ROUNDS; round++) {
@@ -43,10 +44,10 @@ START_TEST(what_runs_aside_has_its_place_in_the_order) {
             sent[i] = (float)(round * N) + (float)i;
         ck_assert_int_eq(dev->ops->upload(dev, arena.base, sent, sizeof sent), PL_ERR_OK);
         copy(0, 1);
-        ck_assert_int_eq(dev->ops->aside_begin(dev), PL_ERR_OK);
+        ck_assert_int_eq(dev->ops->copy_stream_begin(dev), PL_ERR_OK);
         copy(1, 2);
-        ck_assert_int_eq(dev->ops->aside_end(dev, round), PL_ERR_OK);
-        ck_assert_int_eq(dev->ops->aside_await(dev, round), PL_ERR_OK);
+        ck_assert_int_eq(dev->ops->copy_stream_end(dev, round), PL_ERR_OK);
+        ck_assert_int_eq(dev->ops->copy_stream_await(dev, round), PL_ERR_OK);
         copy(2, 3);
         float *base = arena.base;
         ck_assert_int_eq(dev->ops->download(dev, got, base + 3 * N, sizeof got), PL_ERR_OK);
@@ -58,19 +59,19 @@ START_TEST(what_runs_aside_has_its_place_in_the_order) {
 END_TEST
 
 /* Without this the test above would also hold for one stream. */
-START_TEST(what_runs_aside_is_not_waited_for_by_itself) {
+START_TEST(what_runs_on_the_copy_stream_is_not_waited_for_by_itself) {
     float sent[N], got[N];
     open_device();
     for (int i = 0; i < N; i++)
         sent[i] = (float)(i + 1);
     ck_assert_int_eq(dev->ops->upload(dev, arena.base, sent, sizeof sent), PL_ERR_OK);
-    ck_assert_int_eq(dev->ops->aside_begin(dev), PL_ERR_OK);
+    ck_assert_int_eq(dev->ops->copy_stream_begin(dev), PL_ERR_OK);
     copy(0, 1);
-    ck_assert_int_eq(dev->ops->aside_end(dev, 1), PL_ERR_OK);
+    ck_assert_int_eq(dev->ops->copy_stream_end(dev, 1), PL_ERR_OK);
     float *base = arena.base;
     ck_assert_int_eq(dev->ops->download(dev, got, base + N, sizeof got), PL_ERR_OK);
     ck_assert(got[0] == 0);
-    ck_assert_int_eq(dev->ops->aside_await(dev, 1), PL_ERR_OK);
+    ck_assert_int_eq(dev->ops->copy_stream_await(dev, 1), PL_ERR_OK);
     ck_assert_int_eq(dev->ops->download(dev, got, base + N, sizeof got), PL_ERR_OK);
     ck_assert(got[0] == 1);
     close_device();
@@ -78,10 +79,10 @@ START_TEST(what_runs_aside_is_not_waited_for_by_itself) {
 END_TEST
 
 int main(void) {
-    Suite *s = suite_create("cuda.aside");
+    Suite *s = suite_create("cuda.copy_stream");
     TCase *tc = tcase_create("late");
-    tcase_add_test(tc, what_runs_aside_has_its_place_in_the_order);
-    tcase_add_test(tc, what_runs_aside_is_not_waited_for_by_itself);
+    tcase_add_test(tc, what_runs_on_the_copy_stream_has_its_place_in_the_order);
+    tcase_add_test(tc, what_runs_on_the_copy_stream_is_not_waited_for_by_itself);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

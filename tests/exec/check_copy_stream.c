@@ -1,5 +1,5 @@
-/* check_aside.c - ops between ranks run while others compute, and nothing touches what one of them
- * still moves; on a device that only takes notes. */
+/* check_copy_stream.c - ops between ranks run while others compute, and nothing touches what one of
+ * them still moves; on a device that only takes notes. */
 #include "runtime/comm/comm.h"
 #include "runtime/exec/exec.h"
 #include "estimator/program/cost.h"
@@ -15,12 +15,13 @@ static struct pl_exec e;
 
 static struct {
     bool begun;              /* between begin and end */
-    uint32_t last, awaited;  /* numbers of ops aside */
+    uint32_t last, awaited;  /* numbers of ops of the copy stream */
     uint32_t ops[UNDER_WAY]; /* by number: which op it was */
-    uint32_t aside;          /* ops aside */
+    uint32_t on_copy_stream; /* ops of the copy stream */
     double backward, beside; /* FLOPs of the backward pass; of those, while an op was under way */
-    uint32_t ran, refuses_after, refusals; /* ops; begins that fail, once so many ops are aside */
-    uint32_t fails_at;       /* an op; PL_NONE */
+    uint32_t ran, refuses_after,
+        refusals;      /* ops; begins fail once so many ops are there */
+    uint32_t fails_at; /* an op; PL_NONE */
 } notes;
 
 static pl_err begin(struct pl_device *dev) {
@@ -44,7 +45,7 @@ static pl_err end(struct pl_device *dev, uint32_t number) {
         notes.ops[k] = PL_NONE;
     notes.ops[number] = notes.ops[0];
     notes.last = number;
-    notes.aside++;
+    notes.on_copy_stream++;
     return PL_ERR_OK;
 }
 
@@ -55,8 +56,10 @@ static pl_err await(struct pl_device *dev, uint32_t number) {
     return PL_ERR_OK;
 }
 
-static const struct pl_device_ops ops = {
-    .name = "notes", .aside_begin = begin, .aside_end = end, .aside_await = await};
+static const struct pl_device_ops ops = {.name = "notes",
+                                         .copy_stream_begin = begin,
+                                         .copy_stream_end = end,
+                                         .copy_stream_await = await};
 
 /* True if two operands share bytes. */
 static bool share(const struct pl_view *a, const struct pl_view *b) {
@@ -160,7 +163,7 @@ START_TEST(nothing_touches_what_is_under_way) {
         ck_assert_uint_eq(notes.awaited, notes.last);
     }
     ck_assert_double_gt(notes.beside, 0.9 * notes.backward);
-    ck_assert_uint_gt(notes.aside, 0);
+    ck_assert_uint_gt(notes.on_copy_stream, 0);
     close_plan();
 }
 END_TEST
@@ -169,9 +172,9 @@ END_TEST
 START_TEST(nothing_touches_what_one_exchange_has_under_way) {
     open_ranks(modes[_i / 2], 3, shardings[_i % 2], false);
     ck_assert_int_eq(pl_exec_run_phase(&e, PL_PHASE_MICRO, NULL), PL_ERR_OK);
-    ck_assert_uint_eq(notes.aside, 0);
+    ck_assert_uint_eq(notes.on_copy_stream, 0);
     ck_assert_int_eq(pl_exec_run_phase(&e, PL_PHASE_OPTIMIZER, NULL), PL_ERR_OK);
-    ck_assert_uint_gt(notes.aside, 0);
+    ck_assert_uint_gt(notes.on_copy_stream, 0);
     ck_assert_uint_eq(notes.awaited, notes.last);
     close_plan();
 }
@@ -201,33 +204,33 @@ START_TEST(alone_or_under_a_clock_all_ops_run_in_order) {
     if (_i) e.times = times;
     if (!_i) dev.comm = NULL;
     ck_assert_int_eq(pl_exec_run_phase(&e, PL_PHASE_MICRO, NULL), PL_ERR_OK);
-    ck_assert_uint_eq(notes.aside, 0);
+    ck_assert_uint_eq(notes.on_copy_stream, 0);
     free(times);
     close_plan();
 }
 END_TEST
 
 /* A4: other ranks get what they wait for. */
-START_TEST(what_cannot_begin_aside_runs_in_order) {
+START_TEST(what_cannot_begin_on_the_stream_runs_in_order) {
     open_plan(PL_MODE_FULL, 2, PL_SHARDING_WEIGHTS);
     notes.refuses_after = _i ? 20 : 0;
     notes.refusals = 1;
     ck_assert_int_eq(pl_exec_run_phase(&e, PL_PHASE_MICRO, NULL), PL_ERR_OK);
     ck_assert_uint_eq(notes.refusals, 0);
     ck_assert_uint_eq(notes.ran, planned.program->phases[PL_PHASE_MICRO].n_ops);
-    ck_assert_uint_eq(notes.aside, notes.refuses_after);
+    ck_assert_uint_eq(notes.on_copy_stream, notes.refuses_after);
     ck_assert_uint_eq(notes.awaited, notes.last);
     close_plan();
 }
 END_TEST
 
 int main(void) {
-    Suite *s = suite_create("exec.aside");
-    TCase *tc = tcase_create("aside");
+    Suite *s = suite_create("exec.copy_stream");
+    TCase *tc = tcase_create("copy_stream");
     tcase_add_loop_test(tc, nothing_touches_what_is_under_way, 0, 24);
     tcase_add_loop_test(tc, nothing_touches_what_one_exchange_has_under_way, 0, 6);
     tcase_add_test(tc, what_is_under_way_is_waited_for_after_a_failure);
-    tcase_add_loop_test(tc, what_cannot_begin_aside_runs_in_order, 0, 2);
+    tcase_add_loop_test(tc, what_cannot_begin_on_the_stream_runs_in_order, 0, 2);
     tcase_add_loop_test(tc, alone_or_under_a_clock_all_ops_run_in_order, 0, 2);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);

@@ -1,7 +1,7 @@
-/* check_aside_copies.c - when a copy to or from host memory begins, and which op waits for it: what
+/* check_copy_order.c - when a copy to or from host memory begins, and which op waits for it: what
  * a layer keeps comes back during the backward pass of the layer above, and leaves during products;
  * memory that changes hands is waited for. */
-#include "runtime/exec/aside.h"
+#include "runtime/exec/copy_stream.h"
 #include "tests/plan/planning.h"
 
 #include <check.h>
@@ -29,7 +29,7 @@ static void set_up_job(int job, uint32_t offload) {
     ck_assert_int_eq(pl_planned_init_shape(&planned, &s, &model, &gpu, NULL), PL_ERR_OK);
     turns = malloc(planned.program->n_ops * sizeof *turns);
     ck_assert_ptr_nonnull(turns);
-    ck_assert_int_eq(pl_aside_find(planned.plan, turns, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_copy_stream_find(planned.plan, turns, NULL), PL_ERR_OK);
 }
 
 static void tear_down_job(void) {
@@ -42,7 +42,7 @@ static const struct pl_op *op_at(uint32_t i) {
 }
 
 static bool is_copy(uint32_t i) {
-    return pl_aside_is(planned.program, op_at(i));
+    return pl_copy_stream_is(planned.program, op_at(i));
 }
 
 static bool is_of_kept(const struct pl_op *op, enum pl_op_kind kind) {
@@ -176,7 +176,7 @@ START_TEST(no_op_touches_memory_of_a_copy_that_it_did_not_wait_for) {
 END_TEST
 
 int main(void) {
-    Suite *s = suite_create("exec.aside_copies");
+    Suite *s = suite_create("exec.copy_order");
     TCase *tc = tcase_create("all");
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, what_a_layer_keeps_comes_back_while_the_layer_above_is_at_work, 0,
