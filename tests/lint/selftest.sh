@@ -45,7 +45,7 @@ expect() {
 }
 
 fresh
-for lint in layers circles headers allocation job lengths text words errors names promises pages invariants; do
+for lint in layers circles named headers allocation job lengths text words errors names promises pages invariants; do
     expect "$lint" ""
 done
 
@@ -110,6 +110,38 @@ declared 'extern "C" int pl_here(int a) { return g(a); }' ''
 declared 'int pl_here(int a) { return g(a); } /* extern int x; */' ''
 declared 'static const char text[] = "extern int x;";' ''
 declared 'static int later(int a);' ''
+
+# named FILE LINE MESSAGE: a page or a picture that names what is not there
+named() {
+    fresh
+    printf 'int pl_log_open(struct pl_log *l);\n' >"$tree/runtime/report/log.c"
+    echo "$2" >>"$tree/$1"
+    expect named "$3"
+}
+named docs/reference.md '`runtime/report/log.c` has `pl_log_open` and `struct pl_log`' ''
+named docs/reference.md '`runtime/report/gone.c`' 'docs/reference.md: there is no runtime/report/gone.c'
+named docs/reference.md '`gone.c`' 'docs/reference.md: no file is called gone.c'
+named docs/reference.md '`pl_log_open()`, `cmd_<name>.c`' ''
+named docs/reference.md '`pl_log_gone()`' 'docs/reference.md: nothing is called pl_log_gone'
+named docs/reference.md '| `estimator/config/yaml.c` | `pl_log_open` |' 'estimator/config/yaml.c has no pl_log_open'
+named docs/x.svg '<text>runtime/report/log.c</text><text>pl_log_open</text>' ''
+named docs/x.svg '<text>runtime/report/yaml.c</text>' 'docs/x.svg: there is no runtime/report/yaml.c'
+named docs/x.svg '<text>runtime/kernels/cpu/rope.c</text><text>pl_log_open</text>' 'has no pl_log_open'
+
+# named: arrows that the table does not have, and rows without an arrow
+arrows() {
+    fresh
+    mkdir -p "$tree/tests/lint"
+    printf "table='\na/base:\na/plan: a/base/\nb: a/ c/x.h\nc: a/base/\n'\n" >"$tree/tests/lint/layers.sh"
+    for arrow in "$@"; do
+        [ "$arrow" = "$1" ] || echo "<title>$arrow</title>"
+    done >"$tree/docs/x.svg"
+    expect named "$1"
+}
+arrows '' 'a/plan may include a/base' 'b may include a' 'b may include c' 'c may include a/base'
+arrows 'c may not include a/plan' 'a/plan may include a/base' 'b may include c' 'c may include a/plan'
+arrows 'no arrow leads from b to c/x.h' 'a/plan, c may include a/base' 'b may include a'
+arrows 'no arrow leads from b to a/' 'a/plan, c may include a/base' 'b may include c'
 
 # calls: a source that calls another one, which may call it again, or another room
 calls() {
