@@ -45,7 +45,7 @@ expect() {
 }
 
 fresh
-for lint in layers circles named headers allocation job lengths text words errors names promises pages invariants; do
+for lint in layers circles comments named headers allocation job lengths text words errors names promises pages invariants; do
     expect "$lint" ""
 done
 
@@ -272,6 +272,17 @@ expect errors ''
 fresh
 echo 'int c;' >"$tree/estimator/config/log.c"
 expect names 'log.c: estimator/config/log.c runtime/report/log.c'
+
+# comments LINE MESSAGE
+comments() {
+    fresh
+    echo "$1" >>"$tree/runtime/report/log.c"
+    expect comments "$2"
+}
+comments '/* Of the last step. */' 'runtime/report/log.c:4: a fragment: Of the last step.'
+comments '/* log.c - What is written. */' 'a fragment: What is written.'
+comments '/* True if it stands behind a step. */' '`behind`: write after'
+comments 'const char *s = "/* Of a string. */";' ''
 
 # pages FILE LINE MESSAGE
 pages() {
