@@ -3,6 +3,7 @@
  * The weight file of a job that must be refused is a pipe without a writer: whoever opens it for
  * reading hangs, and the test's limit tells. */
 #include "tests/support/child.h"
+#include "tests/support/hang.h"
 #include "tests/support/joblog.h"
 #include "tests/support/scratch.h"
 #include "tests/support/tiny.h"
@@ -103,7 +104,7 @@ START_TEST(what_is_there_bounds_every_answer_on_the_cpu) {
     const char *command =
         textf("%s && exec \"$0\" %s run.yaml", beyond[_i / N_ASKED].limit, asked[_i % N_ASKED]);
     struct outcome o =
-        child_run((const char *[]){"sh", "-c", command, getenv("PLIMSOLL"), NULL}, dir, 60);
+        child_run((const char *[]){"sh", "-c", command, getenv("PLIMSOLL"), NULL}, dir, HANG_SECONDS);
     ck_assert_msg(o.status == 3, "%s: %d: %s", command, o.status, o.err);
     ck_assert_msg(strstr(o.err, "RUNTIME_DOES_NOT_FIT"), "%s", o.err);
     ck_assert_msg(strstr(o.err, beyond[_i / N_ASKED].bound), "%s", o.err);

@@ -12,6 +12,7 @@
 #include "tools/plimsoll/cli.h"
 
 #include "estimator/plan/plan.h"
+#include "tests/support/hang.h"
 
 #include <check.h>
 #include <errno.h>
@@ -493,7 +494,7 @@ static char *on_a_terminal(const char *flag) {
         "exec \"$0\" validate run.yaml output_dir=new %s >/dev/null 2>%s", flag, ptsname(master));
     int slave = open(ptsname(master), O_RDWR | O_NOCTTY); /* keeps what the child has written */
     struct outcome o =
-        child_run((const char *[]){"sh", "-c", line, getenv("PLIMSOLL"), NULL}, dir, 60);
+        child_run((const char *[]){"sh", "-c", line, getenv("PLIMSOLL"), NULL}, dir, HANG_SECONDS);
     ck_assert_int_eq(o.status, 0);
     outcome_finish(&o);
     close(slave);

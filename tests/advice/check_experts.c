@@ -3,6 +3,7 @@
  * binary. */
 #include "estimator/base/text.h"
 #include "tests/support/child.h"
+#include "tests/support/hang.h"
 #include "tests/support/scratch.h"
 
 #include <check.h>
@@ -296,7 +297,7 @@ static void check_commands(const json_t *commands) {
         ck_assert(strncmp(json_string_value(c), "plimsoll ", strlen("plimsoll ")) == 0);
         ck_assert_msg(strstr(words, "offload") == NULL, "%s", words);
         ck_assert_int_lt(snprintf(line, sizeof line, "\"$PLIMSOLL\"%s", words), (int)sizeof line);
-        struct outcome p = child_run((const char *[]){"sh", "-c", line, NULL}, NULL, 60);
+        struct outcome p = child_run((const char *[]){"sh", "-c", line, NULL}, NULL, HANG_SECONDS);
         ck_assert_msg(p.status == 0 && strncmp(p.out, "recommended", 11) == 0, "%s\n%s%s", line,
                       p.out, p.err);
         outcome_finish(&p);

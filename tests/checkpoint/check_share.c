@@ -11,6 +11,7 @@
 #include "runtime/comm/launch.h"
 #include "tests/checkpoint/rig.h"
 #include "tests/comm/rank_process.h"
+#include "tests/support/hang.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -180,7 +181,7 @@ static bool has_temporary(void) {
 }
 
 static void wait_for_the_end(void) {
-    const uint64_t until = ranks_now_ns() + UINT64_C(8000000000);
+    const uint64_t until = ranks_now_ns() + HANG_SECONDS * UINT64_C(1000000000);
     while (has_temporary() && ranks_now_ns() < until)
         usleep(1000);
 }

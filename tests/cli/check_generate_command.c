@@ -3,6 +3,7 @@
  * PLIMSOLL names the binary; runs in the repository root. */
 #include "estimator/config/key_table.h"
 #include "tests/support/child.h"
+#include "tests/support/hang.h"
 #include "tests/support/scratch.h"
 
 #include <check.h>
@@ -225,7 +226,7 @@ START_TEST(a_signal_ends_the_answer_with_a_line) {
         total = n;
     ck_assert_uint_gt(total, 0);
     ck_assert_int_eq(text[total - 1], '\n');
-    struct outcome o = child_wait(&c, 30);
+    struct outcome o = child_wait(&c, HANG_SECONDS);
     ck_assert_int_eq(o.status, 130);
     ck_assert_ptr_nonnull(strstr(o.err, "stopped by a signal"));
     outcome_finish(&o);

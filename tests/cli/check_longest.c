@@ -1,6 +1,7 @@
 /* check_longest.c - what `plan --longest` says of every level is what `estimate-vram` says of the
  * command that it prints, and of the same command with one token more. */
 #include "tests/support/child.h"
+#include "tests/support/hang.h"
 #include "tests/support/scratch.h"
 
 #include <check.h>
@@ -25,7 +26,7 @@ static void unmake(void) {
 /* The words of a shell, with `plimsoll` the one under test. */
 static struct outcome shell(const char *words) {
     const char *script = textf("PATH=$(dirname \"$PLIMSOLL\"):$PATH; %s", words);
-    return child_run((const char *[]){"sh", "-c", script, NULL}, dir, 60);
+    return child_run((const char *[]){"sh", "-c", script, NULL}, dir, HANG_SECONDS);
 }
 
 static json_t *answer_of(int status, const char *words) {

@@ -2,6 +2,7 @@
  * numbers of the refusal are those of the question. */
 #include "estimator/base/units.h"
 #include "tests/support/child.h"
+#include "tests/support/hang.h"
 #include "tests/support/scratch.h"
 
 #include <check.h>
@@ -27,7 +28,7 @@ static void unmake(void) {
 /* The words of a shell, with `plimsoll` the one under test. */
 static struct outcome shell(const char *words) {
     const char *script = textf("plimsoll() { \"$PLIMSOLL\" \"$@\"; }; %s", words);
-    return child_run((const char *[]){"sh", "-c", script, NULL}, dir, 60);
+    return child_run((const char *[]){"sh", "-c", script, NULL}, dir, HANG_SECONDS);
 }
 
 static const struct {

@@ -2,6 +2,7 @@
  * files that would become large trees are refused, large ones as real files have them are read.
  * Through the real binary. */
 #include "tests/support/child.h"
+#include "tests/support/hang.h"
 #include "tests/support/scratch.h"
 
 #include <check.h>
@@ -57,7 +58,7 @@ static uint64_t write_long(const char *name, const char *begin, const char *s, u
 
 static void expect(const char *command, int status, const char *named, uint64_t most_bytes) {
     const char *argv[] = {"sh", "-c", command, getenv("PLIMSOLL"), NULL};
-    struct outcome o = child_run(argv, dir, 50);
+    struct outcome o = child_run(argv, dir, HANG_SECONDS);
     ck_assert_msg(!o.timed_out && o.status == status, "%s: %d: %s", command, o.status, o.err);
     ck_assert_msg(strstr(o.err, named), "%s", o.err);
     ck_assert_msg(o.peak_bytes <= most_bytes, "%s: %llu MiB at the most, not %llu", command,

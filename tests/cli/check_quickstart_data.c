@@ -1,6 +1,7 @@
 /* check_quickstart_data.c - what tools/quickstart-data writes is JSONL, complete and reproducible.
  * SOURCE_ROOT names the repository. */
 #include "tests/support/child.h"
+#include "tests/support/hang.h"
 #include "tests/support/scratch.h"
 
 #include <check.h>
@@ -18,7 +19,7 @@ static char dir[SCRATCH_PATH];
 static char *assemble(const char *root, const char *name, size_t *n) {
     const char *out = in_dir(dir, name);
     struct outcome o =
-        child_run((const char *[]){in_dir(root, "tools/quickstart-data"), out, NULL}, NULL, 30);
+        child_run((const char *[]){in_dir(root, "tools/quickstart-data"), out, NULL}, NULL, HANG_SECONDS);
     ck_assert_msg(o.status == 0, "%s", o.err);
     ck_assert_str_eq(o.err, "");
     outcome_finish(&o);
@@ -82,7 +83,7 @@ START_TEST(rows_put_together_are_the_document_again) {
     static const char make_tree[] =
         "mkdir -p tools configs docs estimator oom_recovery runtime tests && : >CONTRIBUTING.md && "
         "cp \"$SOURCE_ROOT/tools/quickstart-data\" tools/";
-    struct outcome o = child_run((const char *[]){"sh", "-c", make_tree, NULL}, dir, 30);
+    struct outcome o = child_run((const char *[]){"sh", "-c", make_tree, NULL}, dir, HANG_SECONDS);
     ck_assert_msg(o.status == 0, "%s", o.err);
     outcome_finish(&o);
     FILE *f = fopen(in_dir(dir, "README.md"), "w");

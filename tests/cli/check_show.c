@@ -2,6 +2,7 @@
  * PLIMSOLL names the binary. */
 #include "estimator/base/text.h"
 #include "tests/support/child.h"
+#include "tests/support/hang.h"
 #include "tests/support/joblog.h"
 #include "tests/support/scratch.h"
 #include "tests/support/tiny.h"
@@ -74,7 +75,7 @@ START_TEST(a_listing_shows_what_a_token_would_do_to_the_terminal) {
     free(text);
     static const char script[] =
         "printf 'a\\033[2Jb\\n' | \"$PLIMSOLL\" tokenize --tokenizer tokenizer.json";
-    struct outcome o = child_run((const char *[]){"sh", "-c", script, NULL}, dir, 30);
+    struct outcome o = child_run((const char *[]){"sh", "-c", script, NULL}, dir, HANG_SECONDS);
     ck_assert_int_eq(o.status, 0);
     ck_assert_str_eq(o.out, "     64  a\n   2000  \\x1b[2J\n     65  b\n\n");
     outcome_finish(&o);

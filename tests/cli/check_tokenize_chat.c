@@ -1,6 +1,7 @@
 /* check_tokenize_chat.c - `plimsoll tokenize --chat-template NAME`: lines in, texts out, in order.
  */
 #include "tests/support/child.h"
+#include "tests/support/hang.h"
 #include "tests/support/scratch.h"
 
 #include <check.h>
@@ -11,7 +12,7 @@
 /* `plimsoll tokenize words` with stdin from a file. */
 static struct outcome tokenize(const char *words, const char *file) {
     const char *command = textf("\"$PLIMSOLL\" tokenize %s <\"%s\"", words, file);
-    return child_run((const char *const[]){"sh", "-c", command, NULL}, NULL, 60);
+    return child_run((const char *const[]){"sh", "-c", command, NULL}, NULL, HANG_SECONDS);
 }
 
 static struct outcome tokenize_text(const char *words, const char *input) {

@@ -2,6 +2,7 @@
 #include "runtime/comm/launch.h"
 #include "runtime/comm/wire.h"
 #include "tests/comm/rank_process.h"
+#include "tests/support/hang.h"
 
 #include <arpa/inet.h>
 #include <check.h>
@@ -156,7 +157,7 @@ static int fall_body(const struct pl_world *w) {
     return status;
 }
 
-static void check_survivors(const struct ranks_run *r, double within) {
+static void check_survivors(const struct ranks_run *r) {
     char name[32];
     snprintf(name, sizeof name, "rank %d on ", r->victim);
     for (uint32_t i = 0; i < r->n; i++) {
@@ -164,28 +165,28 @@ static void check_survivors(const struct ranks_run *r, double within) {
         if ((int)i == r->victim) continue;
         ck_assert_msg(o->err == PL_ERR_COMM_PEER_LOST, "rank %u: %d %s", i, o->err, o->message);
         ck_assert_msg(strncmp(o->message, name, strlen(name)) == 0, "rank %u: %s", i, o->message);
-        ck_assert_msg(o->seconds >= 0 && o->seconds < within, "rank %u: %f s", i, o->seconds);
+        ck_assert_msg(o->seconds >= 0 && o->seconds < HANG_SECONDS, "rank %u: %f s", i, o->seconds);
     }
 }
 
 START_TEST(a_killed_rank_is_named_at_once) {
-    struct ranks_run r = {.body = "fall", .n = 2 + (uint32_t)_i % 3, .limit = 10};
+    struct ranks_run r = {.body = "fall", .n = 2 + (uint32_t)_i % 3, .limit = NEVER_SECONDS};
     r.seed = (uint32_t)_i;
     r.signal = SIGKILL;
     r.victim = _i / 3;
     if (r.victim >= (int)r.n) return;
     ck_assert_int_eq(ranks_run(&r), KILLED_STATUS);
-    check_survivors(&r, 3);
+    check_survivors(&r);
 }
 END_TEST
 
 START_TEST(a_stopped_rank_is_named_within_the_limit) {
-    struct ranks_run r = {.body = "fall", .n = 3, .limit = 1, .seed = (uint32_t)_i};
+    struct ranks_run r = {.body = "fall", .n = 3, .limit = 3, .seed = (uint32_t)_i};
     r.signal = SIGSTOP;
     r.victim = _i;
     ck_assert_int_eq(ranks_run(&r), KILLED_STATUS); /* by the launcher, at last */
-    check_survivors(&r, 4);
-    ck_assert_ptr_nonnull(strstr(ranks->of[(_i + 1) % 3].message, "was not heard of for 1 s"));
+    check_survivors(&r);
+    ck_assert_ptr_nonnull(strstr(ranks->of[(_i + 1) % 3].message, "was not heard of for 3 s"));
 }
 END_TEST
 
@@ -212,11 +213,11 @@ static int part_body(const struct pl_world *w) {
 START_TEST(last_words_reach_the_others) {
     static const char *const words[] = {"ended: the disk is full", "ended without a word",
                                         "ended before the others"};
-    struct ranks_run r = {.body = "part", .n = 3, .limit = 10, .seed = (uint32_t)_i / 3};
+    struct ranks_run r = {.body = "part", .n = 3, .limit = NEVER_SECONDS, .seed = (uint32_t)_i / 3};
     r.signal = SIGCONT; /* there is a victim, which no signal ends */
     r.victim = _i % 3;
     ck_assert_int_eq(ranks_run(&r), 5);
-    check_survivors(&r, 3);
+    check_survivors(&r);
     for (int i = 0; i < 3; i++)
         ck_assert_msg(i == r.victim || strstr(ranks->of[i].message, words[_i / 3]), "rank %d: %s",
                       i, ranks->of[i].message);
@@ -361,15 +362,13 @@ static int absent_body(const struct pl_world *w) {
 }
 
 START_TEST(a_missing_rank_is_named) {
-    uint64_t before = ranks_now_ns();
-    ck_assert_int_ne(ranks_run(&(struct ranks_run){.body = "absent", .n = 4, .limit = 1}), 0);
+    ck_assert_int_ne(ranks_run(&(struct ranks_run){.body = "absent", .n = 4, .limit = 2}), 0);
     for (int r = 0; r < 4; r++) {
         if (r == 2) continue;
         ck_assert_int_eq(ranks->of[r].err, PL_ERR_COMM_INIT);
-        ck_assert_str_eq(ranks->of[r].message, "1 of 4 ranks did not come within 2 s: 2");
-        ck_assert_str_eq(ranks->of[r].told, r ? "" : "1 of 4 ranks are missing after 1 s: 2");
+        ck_assert_str_eq(ranks->of[r].message, "1 of 4 ranks did not come within 5 s: 2");
+        ck_assert_str_eq(ranks->of[r].told, r ? "" : "1 of 4 ranks are missing after 2 s: 2");
     }
-    ck_assert_uint_lt(ranks_now_ns() - before, UINT64_C(12000000000));
 }
 END_TEST
 
@@ -390,7 +389,7 @@ static int headless_body(const struct pl_world *w) {
 }
 
 START_TEST(a_missing_rank_0_is_named_by_all) {
-    ck_assert_int_ne(ranks_run(&(struct ranks_run){.body = "headless", .n = 3, .limit = 1}), 0);
+    ck_assert_int_ne(ranks_run(&(struct ranks_run){.body = "headless", .n = 3, .limit = 2}), 0);
     for (int r = 1; r < 3; r++) {
         char waits[64];
         snprintf(waits, sizeof waits, "rank %d waits for rank 0 at 127.0.0.1:", r);
@@ -416,7 +415,8 @@ static int early_body(const struct pl_world *w) {
 
 START_TEST(a_rank_that_ended_is_not_waited_for) {
     uint64_t before = ranks_now_ns();
-    const struct ranks_run run = {.body = "early", .n = 4, .limit = 10, .seed = (uint32_t)_i};
+    const struct ranks_run run = {
+        .body = "early", .n = 4, .limit = NEVER_SECONDS, .seed = (uint32_t)_i};
     ck_assert_int_eq(ranks_run(&run), 9);
     for (int r = 0; r < 4; r++) {
         const char *message = ranks->of[r].message;
@@ -425,7 +425,7 @@ START_TEST(a_rank_that_ended_is_not_waited_for) {
         ck_assert_msg(strncmp(message, "rank 2 on ", 10) == 0, "rank %d: %s", r, message);
         ck_assert_msg(strstr(message, "ended before all ranks were there"), "%s", message);
     }
-    ck_assert_uint_lt(ranks_now_ns() - before, UINT64_C(5000000000));
+    ck_assert_uint_lt(ranks_now_ns() - before, HANG_SECONDS * UINT64_C(1000000000));
 }
 END_TEST
 
@@ -447,12 +447,12 @@ START_TEST(a_wrong_rank_is_not_let_in) {
     static const char *const words[] = {"the token may be another one", "came to a job of 3 ranks",
                                         "there are two of rank 1"};
     ck_assert_int_ne(
-        ranks_run(&(struct ranks_run){.body = "wrong", .n = 3, .limit = 1, .seed = (uint32_t)_i}),
+        ranks_run(&(struct ranks_run){.body = "wrong", .n = 3, .limit = 2, .seed = (uint32_t)_i}),
         0);
     ck_assert_int_eq(ranks->of[0].err, PL_ERR_COMM_INIT);
     /* who is not answered gives up when rank 0 does; the launcher tells of one that was refused */
     const char *said = ranks->of[0].message, *ended = "ended before all ranks were there";
-    const bool waited = strcmp(said, "1 of 3 ranks did not come within 2 s: 2") == 0;
+    const bool waited = strcmp(said, "1 of 3 ranks did not come within 5 s: 2") == 0;
     ck_assert_msg(strstr(said, ended) || (_i == 0 && waited), "%s", said);
     const struct rank_outcome *second = &ranks->of[strstr(ranks->of[1].message, "two") ? 1 : 2];
     ck_assert_int_eq(second->err, PL_ERR_COMM_INIT);

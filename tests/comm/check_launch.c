@@ -1,5 +1,6 @@
 /* check_launch.c - the launcher: what it returns and passes on; nothing outlives it. */
 #include "runtime/comm/launch.h"
+#include "tests/support/hang.h"
 
 #include <check.h>
 #include <errno.h>
@@ -14,7 +15,7 @@
 #include <unistd.h>
 
 static struct shared {
-    int pids[PL_RANKS_MAX];
+    atomic_int pids[PL_RANKS_MAX];
     atomic_uint ready;
 } * shared;
 
@@ -73,17 +74,23 @@ static const struct ends ends[] = {
     {{130, 130, 130, 130}, 0, 130},
 };
 
+/* Waits until the launcher has seen that the rank ended. */
+static void wait_for_end_of(int rank) {
+    while (!atomic_load(&shared->pids[rank]) || kill(atomic_load(&shared->pids[rank]), 0) == 0)
+        usleep(1000);
+}
+
 static int end(void *of) {
     const struct ends *e = of;
     uint32_t rank = own_rank();
-    if ((int)rank != e->first) usleep(400000);
+    if ((int)rank != e->first) wait_for_end_of(e->first);
     if (e->of[rank] < 0) raise(-e->of[rank]);
     return e->of[rank];
 }
 
 START_TEST(the_status_is_that_of_the_cause) {
     struct ends e = ends[_i];
-    ck_assert_int_eq(launch(end, &e, 4, 10), e.want);
+    ck_assert_int_eq(launch(end, &e, 4, NEVER_SECONDS), e.want);
     ck_assert_int_eq(fallen.signal, e.want == 128 + SIGKILL ? SIGKILL : 0);
     ck_assert_uint_eq(fallen.rank, fallen.signal ? 2 : 0);
 }
@@ -115,7 +122,7 @@ static int stop_second(void *arg) {
 START_TEST(a_stopped_rank_does_not_outlive_the_others) {
     const time_t before = time(NULL);
     ck_assert_int_eq(launch(stop_second, NULL, 3, 1), 0);
-    ck_assert(time(NULL) - before < 10);
+    ck_assert(time(NULL) - before < HANG_SECONDS);
     ck_assert_int_eq(fallen.signal, SIGKILL);
     ck_assert_uint_eq(fallen.rank, 1);
     ck_assert(fallen.was_stopped && fallen.is_whole);
@@ -126,12 +133,12 @@ END_TEST
 static int fall_late(void *arg) {
     (void)arg;
     if (own_rank() != 1) return 0;
-    usleep(300000);
+    wait_for_end_of(0);
     return raise(SIGKILL);
 }
 
 START_TEST(a_rank_that_falls_after_rank_0_has_ended_costs_nothing) {
-    ck_assert_int_eq(launch(fall_late, NULL, 3, 1), 0);
+    ck_assert_int_eq(launch(fall_late, NULL, 3, NEVER_SECONDS), 0);
     ck_assert_int_eq(fallen.signal, SIGKILL);
     ck_assert_uint_eq(fallen.rank, 1);
     ck_assert(!fallen.was_stopped && fallen.is_whole);
@@ -140,16 +147,21 @@ END_TEST
 
 static int stop_and_fail(void *arg) {
     (void)arg;
-    if (own_rank() == 1) raise(SIGSTOP);
-    usleep(100000);
+    if (own_rank() == 1) {
+        atomic_store(&shared->ready, 1);
+        raise(SIGSTOP);
+    }
+    while (!atomic_load(&shared->ready))
+        usleep(1000);
+    usleep(100000); /* for the signal to arrive */
     return 6;
 }
 
 /* A failure of rank 0 makes nobody wait for it. */
 START_TEST(a_stopped_rank_is_not_waited_for_after_a_failure) {
     const time_t before = time(NULL);
-    ck_assert_int_eq(launch(stop_and_fail, NULL, 3, 60), 6);
-    ck_assert_int_lt(time(NULL) - before, 30);
+    ck_assert_int_eq(launch(stop_and_fail, NULL, 3, NEVER_SECONDS), 6);
+    ck_assert_int_lt(time(NULL) - before, HANG_SECONDS);
     ck_assert(fallen.was_stopped && !fallen.is_whole);
 }
 END_TEST
@@ -160,7 +172,7 @@ static int wait_for_signal(void *arg) {
     catch (SIGUSR1);
     (void)own_rank();
     atomic_fetch_add(&shared->ready, 1);
-    for (int i = 0; i < 1000 && !told; i++)
+    for (int i = 0; i < 100 * HANG_SECONDS && !told; i++)
         usleep(10000);
     return told ? 40 + (told == SIGUSR1) : 9;
 }
@@ -186,7 +198,7 @@ static int sleep_long(void *arg) {
     (void)arg;
     (void)own_rank();
     atomic_fetch_add(&shared->ready, 1);
-    sleep(60);
+    sleep(2 * HANG_SECONDS);
     return 0;
 }
 
@@ -210,7 +222,7 @@ START_TEST(a_killed_launcher_takes_its_ranks_along) {
     while (atomic_load(&shared->ready) < 4)
         usleep(1000);
     kill(launcher, SIGKILL);
-    bool gone = all_gone(4, 50);
+    bool gone = all_gone(4, 10 * HANG_SECONDS);
     for (int r = 0; r < 4 && !gone; r++)
         kill(shared->pids[r], SIGKILL);
     ck_assert(gone);
@@ -225,7 +237,7 @@ static int remain(void *arg) {
     while (atomic_load(&shared->ready) < 3)
         usleep(1000);
     if (rank == 0 && stopped) raise(SIGSTOP);
-    if (rank == 2 && !stopped) sleep(60);
+    if (rank == 2 && !stopped) sleep(2 * HANG_SECONDS);
     return rank == (stopped ? 1 : 0) ? 3 : 1;
 }
 
@@ -235,7 +247,7 @@ START_TEST(who_cannot_end_is_ended) {
     clock_gettime(CLOCK_MONOTONIC, &before);
     ck_assert_int_eq(launch(remain, &stopped, 3, 1), 3);
     clock_gettime(CLOCK_MONOTONIC, &after);
-    ck_assert_int_lt(after.tv_sec - before.tv_sec, 10);
+    ck_assert_int_lt(after.tv_sec - before.tv_sec, HANG_SECONDS);
     ck_assert(all_gone(3, 1));
 }
 END_TEST

@@ -1,5 +1,6 @@
 /* check_pool.c - the team of threads: every task once, whatever the timing. */
 #include "runtime/device/cpu/pool.h"
+#include "tests/support/hang.h"
 
 #include <check.h>
 #include <stdatomic.h>
@@ -116,7 +117,7 @@ static void meet(void *ctx, uint32_t task, uint32_t worker) {
     struct meeting *m = ctx;
     (void)task, (void)worker;
     atomic_fetch_add(&m->arrived, 1);
-    for (int i = 0; i < 5000 && atomic_load(&m->arrived) < 2; i++)
+    for (int i = 0; i < 1000 * HANG_SECONDS && atomic_load(&m->arrived) < 2; i++)
         usleep(1000);
     if (atomic_load(&m->arrived) == 2) atomic_fetch_add(&m->met, 1);
 }

@@ -1,4 +1,5 @@
 #include "tests/fault/fault_rig.h"
+#include "tests/support/hang.h"
 
 #include "tests/support/tiny.h"
 #include "tools/plimsoll/cli.h"
@@ -16,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define RIG_LIMIT_S 20 /* a run that takes longer hangs */
+#define RIG_LIMIT_S HANG_SECONDS /* a run that takes longer hangs */
 
 static void run_command(const char *dir, const char *const words[]);
 

@@ -5,6 +5,7 @@
  * a crash, or an input that takes longer than SECONDS, the input is left in NAME.crash. */
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/mutate.h"
+#include "tests/support/hang.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -16,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SECONDS      20
+#define SECONDS      HANG_SECONDS
 #define MEMORY_LIMIT (UINT64_C(1) << 30)
 
 #if defined(__SANITIZE_ADDRESS__)

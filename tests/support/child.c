@@ -1,5 +1,6 @@
 /* child.c - posix_spawn, wait4 with a limit. */
 #include "tests/support/child.h"
+#include "tests/support/hang.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -12,9 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAX_WORDS     24
-#define LIMIT_SECONDS 60.0
-#define PIPE_BYTES    4096
+#define MAX_WORDS  24
+#define PIPE_BYTES 4096
 
 extern char **environ;
 
@@ -138,7 +138,7 @@ struct child plimsoll_start(const char *cwd, const char *const words[], bool pip
 struct outcome plimsoll_run(const char *cwd, const char *const words[]) {
     double before = seconds_now();
     struct child c = plimsoll_start(cwd, words, false);
-    struct outcome o = child_wait(&c, LIMIT_SECONDS);
+    struct outcome o = child_wait(&c, HANG_SECONDS);
     o.seconds = seconds_now() - before;
     ck_assert_msg(!o.timed_out, "plimsoll %s did not end; stderr: %s", words[0], o.err);
     return o;

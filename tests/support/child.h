@@ -38,7 +38,7 @@ struct outcome child_run(const char *const argv[], const char *cwd, double secon
 void outcome_finish(struct outcome *o);
 
 /* Runs `plimsoll words...` in cwd; the environment variable PLIMSOLL names the binary. At most 24
- * words, NULL-terminated. A run that takes over 60 s ends the test. */
+ * words, NULL-terminated. A run that hangs ends the test (hang.h). */
 struct outcome plimsoll_run(const char *cwd, const char *const words[]);
 struct child plimsoll_start(const char *cwd, const char *const words[], bool piped);
 /* plimsoll_run, and the test ends unless it exits with `status`. */

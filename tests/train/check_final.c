@@ -2,6 +2,7 @@
  * it is killed: the real binary, killed before every call that changes a file of its final save.
  * FAULT_SHIM names the preloaded library that kills (tests/support/fault_shim.h). */
 #include "tests/support/child.h"
+#include "tests/support/hang.h"
 #include "tests/support/scratch.h"
 #include "tests/support/tiny.h"
 
@@ -107,7 +108,7 @@ static bool train_killed_at(const struct kind *k, int at) {
                            "overwrite_output_dir=true",
                            k->new,
                            NULL};
-    struct outcome o = child_run(words, dir, 60);
+    struct outcome o = child_run(words, dir, HANG_SECONDS);
     ck_assert_msg(o.status == 0 || o.status == 128 + SIGKILL, "call %d: exit %d: %s", at, o.status,
                   o.err);
     bool killed = o.status != 0;

@@ -1,6 +1,7 @@
 /* check_kept.c - what a run has learned is on disk however it ends, and no other run writes there.
  */
 #include "tests/support/child.h"
+#include "tests/support/hang.h"
 #include "tests/support/joblog.h"
 #include "tests/support/saved.h"
 #include "tests/support/scratch.h"
@@ -108,7 +109,7 @@ END_TEST
 
 static struct outcome in_shell(const char *fmt) {
     const char *argv[] = {"sh", "-c", textf(fmt, getenv("PLIMSOLL")), NULL};
-    struct outcome o = child_run(argv, dir, 30);
+    struct outcome o = child_run(argv, dir, HANG_SECONDS);
     ck_assert(!o.timed_out);
     return o;
 }

@@ -1,6 +1,7 @@
 /* check_not_files.c - a FIFO, a directory or a device where a file is read: refused by its name,
  * and nobody waits for it. Through the real binary. */
 #include "tests/support/child.h"
+#include "tests/support/hang.h"
 #include "tests/support/scratch.h"
 #include "tests/support/tiny.h"
 
@@ -80,7 +81,7 @@ START_TEST(what_is_no_file_is_refused_by_its_name) {
     memcpy(argv + 1, rows[_i / N_KINDS].words, sizeof rows->words);
     ck_assert(unlink(path) == 0 || errno == ENOENT);
     kinds[_i % N_KINDS](path);
-    struct outcome o = child_run(argv, dir, 20);
+    struct outcome o = child_run(argv, dir, HANG_SECONDS);
     ck_assert_msg(!o.timed_out, "%s: waits", rows[_i / N_KINDS].path);
     ck_assert_msg(o.status == rows[_i / N_KINDS].status, "%s: %d: %s", rows[_i / N_KINDS].path,
                   o.status, o.err);
@@ -99,7 +100,7 @@ static const char *const streams[] = {
 
 START_TEST(a_configuration_comes_through_a_stream_that_is_open) {
     const char *argv[] = {"sh", "-c", streams[_i], getenv("PLIMSOLL"), NULL};
-    struct outcome o = child_run(argv, dir, 20);
+    struct outcome o = child_run(argv, dir, HANG_SECONDS);
     ck_assert_msg(!o.timed_out && o.status == 0, "%s: %d: %s", streams[_i], o.status, o.err);
     outcome_finish(&o);
 }

@@ -1,6 +1,7 @@
 /* check_train.c - the trainer as a whole, through the real binary: a run that stops and goes on is
  * the run that never stopped, signals are obeyed in order, and the books are right. */
 #include "tests/support/child.h"
+#include "tests/support/hang.h"
 #include "tests/support/joblog.h"
 #include "tests/support/saved.h"
 #include "tests/support/scratch.h"
@@ -113,7 +114,7 @@ static void wait_for_full_pipe(const struct child *c) {
     int last = 0, still = 0;
     for (int waits = 0; still < 10; waits++) {
         int held = 0;
-        ck_assert_msg(waits < 1000, "%d of %d bytes after 20 s", last, capacity);
+        ck_assert_msg(waits < 50 * HANG_SECONDS, "%d of %d bytes", last, capacity);
         ck_assert_int_eq(ioctl(pipe, FIONREAD, &held), 0);
         still = held == last && held > capacity / 2 ? still + 1 : 0;
         last = held;
@@ -167,7 +168,7 @@ START_TEST(a_signal_saves_and_the_same_command_goes_on_bit_for_bit) {
     struct child c = start_long_run("output_dir=stopped");
     kill(c.pid, signals[_i].number);
     drain(&c);
-    struct outcome o = child_wait(&c, 20);
+    struct outcome o = child_wait(&c, HANG_SECONDS);
     ck_assert_msg(!o.timed_out && o.status == signals[_i].status, "exit %d: %s", o.status, o.err);
     ck_assert_msg(strstr(o.err, "error[RUNTIME_INTERRUPTED]"), "%s", o.err);
     outcome_finish(&o);
@@ -201,7 +202,7 @@ START_TEST(a_second_signal_is_obeyed_at_once) {
     pause_ms(1500);
     ck_assert_int_eq(waitpid(c.pid, NULL, WNOHANG), 0);
     kill(c.pid, signals[_i].number);
-    struct outcome o = child_wait(&c, 20);
+    struct outcome o = child_wait(&c, HANG_SECONDS);
     ck_assert_msg(!o.timed_out && o.status == signals[_i].status, "exit %d: %s", o.status, o.err);
     outcome_finish(&o);
 }

@@ -2,6 +2,7 @@
  * TOKENIZER_CASES names the directory of the tokenizers, PLIMSOLL the binary. */
 #include "tests/data/tokenizer/bench.h"
 #include "tests/support/child.h"
+#include "tests/support/hang.h"
 #include "tests/support/scratch.h"
 
 #include <jansson.h>
@@ -488,7 +489,7 @@ static const struct {
 START_TEST(the_command_answers_line_by_line) {
     const char *script =
         textf("P=\"$PLIMSOLL tokenize\"; T=$TOKENIZER_CASES; %s", commands[_i].shell);
-    struct outcome o = child_run((const char *[]){"sh", "-c", script, NULL}, NULL, 60);
+    struct outcome o = child_run((const char *[]){"sh", "-c", script, NULL}, NULL, HANG_SECONDS);
     ck_assert_msg(o.status == commands[_i].status && strstr(o.out, commands[_i].out) &&
                       strstr(o.err, commands[_i].err),
                   "exit %d: %s%s", o.status, o.out, o.err);
