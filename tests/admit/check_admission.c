@@ -103,8 +103,8 @@ START_TEST(what_is_there_bounds_every_answer_on_the_cpu) {
         textf("max_steps: 1\nfull_ft_ceiling_billions: 100000\n%s\n", beyond[_i / N_ASKED].more));
     const char *command =
         textf("%s && exec \"$0\" %s run.yaml", beyond[_i / N_ASKED].limit, asked[_i % N_ASKED]);
-    struct outcome o =
-        child_run((const char *[]){"sh", "-c", command, getenv("PLIMSOLL"), NULL}, dir, HANG_SECONDS);
+    struct outcome o = child_run((const char *[]){"sh", "-c", command, getenv("PLIMSOLL"), NULL},
+                                 dir, HANG_SECONDS);
     ck_assert_msg(o.status == 3, "%s: %d: %s", command, o.status, o.err);
     ck_assert_msg(strstr(o.err, "RUNTIME_DOES_NOT_FIT"), "%s", o.err);
     ck_assert_msg(strstr(o.err, beyond[_i / N_ASKED].bound), "%s", o.err);

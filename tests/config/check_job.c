@@ -474,7 +474,7 @@ START_TEST(input_paths_are_tried_from_here_then_beside_the_file) {
 }
 END_TEST
 
-/* Of the processor, and the best of many: the machine may be busy. */
+/* It is time of the processor, and the best of many, since the machine may be busy. */
 START_TEST(reading_a_job_takes_milliseconds) {
     double best = INFINITY;
     for (int i = 0; i < 50; i++) {

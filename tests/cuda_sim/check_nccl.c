@@ -232,7 +232,8 @@ static int fall_body(const struct pl_world *w) {
 }
 
 START_TEST(an_exchange_ends_when_a_rank_falls) {
-    struct ranks_run r = {.body = "fall", .n = 3, .limit = _i < 3 ? NEVER_SECONDS : 3, .seed = (uint32_t)_i};
+    struct ranks_run r = {
+        .body = "fall", .n = 3, .limit = _i < 3 ? NEVER_SECONDS : 3, .seed = (uint32_t)_i};
     char name[32];
     r.signal = _i < 3 ? SIGKILL : SIGSTOP;
     r.victim = _i % 3;

@@ -189,7 +189,8 @@ static void expect_resumable(void) {
 
 START_TEST(a_signal_to_one_stops_all_after_the_same_step) {
     make("full", "");
-    struct child c = start(_i % 2 ? "sharding=weights" : "sharding=none", "save_steps=1000000", false);
+    struct child c =
+        start(_i % 2 ? "sharding=weights" : "sharding=none", "save_steps=1000000", false);
     crew_wait_for_steps(dir, "out", 3);
     kill(signals[_i].to < 0 ? c.pid : crew_find_rank(dir, (unsigned)signals[_i].to),
          signals[_i].number);
@@ -245,10 +246,10 @@ START_TEST(a_rank_that_is_killed_in_a_save_ends_the_others) {
     setenv("FAULT_PATH", "/checkpoint-3.tmp/", 1);
     setenv("FAULT_AT", "1", 1);
     setenv("FAULT_DO", "kill", 1);
-    struct crew_outcome o =
-        crew_run(dir, &(struct crew){3, 1, shim},
-                 WORDS("devices=3", "max_steps=9", "save_steps=1", textf("comm_timeout_seconds=%d", NEVER_SECONDS),
-                       whole ? "sharding=none" : "sharding=weights"));
+    struct crew_outcome o = crew_run(dir, &(struct crew){3, 1, shim},
+                                     WORDS("devices=3", "max_steps=9", "save_steps=1",
+                                           textf("comm_timeout_seconds=%d", NEVER_SECONDS),
+                                           whole ? "sharding=none" : "sharding=weights"));
     unsetenv("FAULT_AT");
     ck_assert_msg(o.seconds < HANG_SECONDS, "it took %.1f s", o.seconds);
     ck_assert_int_eq(o.ranks[1].status, 128 + SIGKILL);

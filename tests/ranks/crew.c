@@ -18,7 +18,8 @@
 
 #define MARK    "--rank"
 #define PRELOAD "LD_PRELOAD="
-enum { LIMIT_SECONDS = HANG_SECONDS / 2 }; /* limit of the launcher, for ranks that outlive the first */
+/* The limit of the launcher for ranks that outlive the first. */
+enum { LIMIT_SECONDS = HANG_SECONDS / 2 };
 
 const char *crew_device(void) {
     const char *given = getenv("GOLDEN_DEVICE");
