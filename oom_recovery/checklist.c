@@ -42,10 +42,12 @@ static void ask_request(const struct scene *s) {
 static void ask_precision(const struct scene *s) {
     bool wide = s->shape->dtype == PL_DTYPE_F32;
     begin(s, wide ? CHANGE : FINE, "precision");
-    pl_text_addf(s->out, "%s %s%s\n",
-                 s->shape->base_bf16 ? "weights are bf16, activations"
-                                     : "weights and activations are",
-                 pl_dtype_name(s->shape->dtype), wide ? "; `dtype: bf16` takes half" : "");
+    if (pl_dtype_is_narrow(s->shape->base_dtype))
+        pl_text_addf(s->out, "weights are %s, activations ", pl_dtype_name(s->shape->base_dtype));
+    else
+        pl_text_add(s->out, "weights and activations are ");
+    pl_text_addf(s->out, "%s%s\n", pl_dtype_name(s->shape->dtype),
+                 wide ? "; `dtype: bf16` takes half" : "");
 }
 
 /* True if no layer, of however many, keeps more than its input, on the device or in host memory. */
@@ -61,8 +63,8 @@ static void ask_checkpointing(const struct scene *s) {
     if (s->shape->inference) return; /* nothing is kept for a way back */
     begin(s, full ? FINE : CHANGE, "gradient checkpointing");
     pl_recompute_print(level, s->out);
-    pl_text_add(s->out, full ? "\n"
-                            : "; `gradient_checkpointing: full` keeps one tensor a layer\n");
+    pl_text_add(s->out,
+                full ? "\n" : "; `gradient_checkpointing: full` keeps one tensor a layer\n");
 }
 
 static void ask_batch(const struct scene *s) {

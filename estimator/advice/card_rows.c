@@ -20,7 +20,7 @@ static pl_err plan_of(const struct pl_advice *a, uint32_t sm, struct planned_sm 
     }
     if (*n == MAX_SM) return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "more kinds of GPU than expected");
     pl_variant_of(&v, &a->q); /* as a GPU would run it */
-    v.job.base_dtype = PL_BASE_AUTO;
+    v.job.base_dtype = PL_DTYPE_AUTO;
     v.q.traits = pl_traits_cuda(sm);
     PL_TRY(pl_question_measure(&v.q, &plans[*n].planned, d));
     plans[*n].sm = sm;

@@ -211,7 +211,7 @@ static pl_err plan_for_card(const struct pl_inquiry *i, uint64_t *out, struct pl
     struct pl_variant v;
     struct pl_planned planned;
     pl_variant_of(&v, &i->q);
-    v.job.base_dtype = PL_BASE_AUTO;
+    v.job.base_dtype = PL_DTYPE_AUTO;
     v.q.traits = pl_traits_cuda(PL_CARD_DEFAULT_SM);
     PL_TRY(pl_question_plan(&v.q, NULL, &planned, d));
     *out = planned.plan->arena_bytes + PL_CARD_CONTEXT_DEFAULT;

@@ -12,6 +12,7 @@
 #include "estimator/config/key_classes.h"
 #include "estimator/config/keys.h"
 #include "estimator/config/recompute.h"
+#include "estimator/ops/dtype.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,13 +30,7 @@ static inline bool pl_mode_adapts(uint32_t mode) {
     return mode == PL_MODE_LORA || mode == PL_MODE_QLORA;
 }
 enum { PL_QUANT_TYPE_NF4, PL_QUANT_TYPE_FP4 };
-enum { PL_COMPUTE_AUTO, PL_COMPUTE_BF16, PL_COMPUTE_FP32 };
-enum { PL_JOB_DTYPE_BF16, PL_JOB_DTYPE_FP32 };
-enum { PL_BASE_AUTO, PL_BASE_BF16, PL_BASE_FP32 };
 enum { PL_TRI_AUTO, PL_TRI_TRUE, PL_TRI_FALSE };
-enum { PL_GRADIENT_AUTO, PL_GRADIENT_BF16, PL_GRADIENT_FP32 };
-enum { PL_MOMENT_FP32, PL_MOMENT_BF16 };
-enum { PL_ADAPTER_FP32, PL_ADAPTER_BF16 };
 enum { PL_OVERLENGTH_TRUNCATE, PL_OVERLENGTH_DROP, PL_OVERLENGTH_ERROR };
 enum {
     PL_SCHEDULE_CONSTANT,
@@ -62,7 +57,9 @@ enum { PL_PREFLIGHT_ENFORCE, PL_PREFLIGHT_WARN, PL_PREFLIGHT_OFF };
 /* DEVICE: `cuda` is the first GPU; cuda:N is PL_DEVICE_CUDA_AT + N. */
 enum { PL_DEVICE_AUTO, PL_DEVICE_CPU, PL_DEVICE_NULL, PL_DEVICE_CUDA, PL_DEVICE_CUDA_AT = 16 };
 #define PL_DEVICE_CUDA_MAX 255 /* largest N */
-static inline bool pl_device_is_cuda(uint32_t device) { return device >= PL_DEVICE_CUDA; }
+static inline bool pl_device_is_cuda(uint32_t device) {
+    return device >= PL_DEVICE_CUDA;
+}
 static inline uint32_t pl_device_ordinal(uint32_t device) {
     return device >= PL_DEVICE_CUDA_AT ? device - PL_DEVICE_CUDA_AT : 0;
 }
@@ -138,6 +135,7 @@ typedef char *pl_type_STR;
 typedef char *pl_type_PATH;
 typedef bool pl_type_BOOL;
 typedef uint32_t pl_type_U32, pl_type_ENUM, pl_type_AUTO, pl_type_RECOMPUTE, pl_type_DEVICE;
+typedef uint32_t pl_type_DTYPE; /* enum pl_dtype, PL_DTYPE_AUTO for `auto` */
 typedef uint64_t pl_type_U64, pl_type_BYTES;
 typedef double pl_type_F64;
 typedef struct pl_template_choice pl_type_TEMPLATE;

@@ -219,6 +219,14 @@ static pl_err parse_ENUM(const struct pl_key_input *in, void *field) {
     return wrong_choice(in, word);
 }
 
+/* The choices are names of types, and `auto`. */
+static pl_err parse_DTYPE(const struct pl_key_input *in, void *field) {
+    uint32_t choice;
+    PL_TRY(parse_ENUM(in, &choice));
+    *(uint32_t *)field = pl_dtype_by_name(in->node->text); /* `auto` is the name of none */
+    return PL_ERR_OK;
+}
+
 static bool is_template_file(const char *text) {
     static const char end[] = ".jinja";
     size_t n = strlen(text);
@@ -384,6 +392,12 @@ static void print_ENUM(const struct pl_key_info *info, const void *field, struct
     pl_text_addf(out, null ? "\"%s\"" : "%s", choice);
 }
 
+static void print_DTYPE(const struct pl_key_info *info, const void *field, struct pl_text *out) {
+    const enum pl_dtype t = *(const uint32_t *)field;
+    (void)info;
+    pl_text_add(out, t == PL_DTYPE_AUTO ? "auto" : pl_dtype_name(t));
+}
+
 static void print_TEMPLATE(const struct pl_key_info *info, const void *field, struct pl_text *out) {
     const struct pl_template_choice *t = field;
     if (t->choice == PL_CHAT_TEMPLATE_FILE)
@@ -489,11 +503,13 @@ static void clear_TEMPLATE(void *field) {
 #define print_DATASETS   pl_datasets_print
 #define clear_DATASETS   pl_datasets_clear
 #define is_set_ENUM      is_set_U32
+#define is_set_DTYPE     is_set_U32
 #define is_set_AUTO      is_set_U32
 #define is_set_RECOMPUTE is_set_U32
 #define is_set_DEVICE    is_set_U32
 #define is_set_BYTES     is_set_U64
 #define clear_ENUM       clear_U32
+#define clear_DTYPE      clear_U32
 #define clear_AUTO       clear_U32
 #define clear_RECOMPUTE  clear_U32
 #define clear_DEVICE     clear_U32

@@ -22,6 +22,7 @@
     X(U64, "whole number")                                                                         \
     X(F64, "number")                                                                               \
     X(ENUM, "choice")                                                                              \
+    X(DTYPE, "choice")                                                                             \
     X(TEMPLATE, "choice or path")                                                                  \
     X(AUTO, "whole number or auto")                                                                \
     X(BYTES, "size or auto")                                                                       \

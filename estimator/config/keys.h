@@ -6,7 +6,7 @@
  *   low/high inclusive limits of numbers (ignored by other types)
  *   choices  of ENUM, in the order of the enum that names them in job.h; "" otherwise
  * Types: STR char *, PATH char * (`~/` is expanded), BOOL bool, U32 uint32_t, U64 uint64_t,
- *   F64 double, ENUM uint32_t,
+ *   F64 double, ENUM uint32_t, DTYPE uint32_t (enum pl_dtype; PL_DTYPE_AUTO for `auto`),
  *   AUTO uint32_t or the word `auto` (PL_AUTO), BYTES uint64_t or `auto` (PL_AUTO_BYTES),
  *   TEMPLATE struct pl_template_choice (a choice, or the path of a .jinja file),
  *   RECOMPUTE uint32_t (PL_RECOMPUTE_*), DEVICE uint32_t (PL_DEVICE_*),
@@ -25,17 +25,17 @@
     X(init, ENUM, "pretrained", 0, 0, "pretrained|random", "where the weights come from")          \
     X(mode, ENUM, "", 0, 0, "full|lora|qlora",                                                     \
       "train every weight, or LoRA adapters on a frozen base; qlora: the base in 4 bits")          \
-    X(dtype, ENUM, "bf16", 0, 0, "bf16|fp32",                                                      \
+    X(dtype, DTYPE, "bf16", 0, 0, "bf16|fp32",                                                     \
       "storage of weights and activations; of frozen weights see `base_dtype`")                    \
     X(master_weights, ENUM, "auto", 0, 0, "auto|true|false",                                       \
       "fp32 master copy of bf16 weights; without it updates round stochastically")                 \
-    X(gradient_dtype, ENUM, "auto", 0, 0, "auto|bf16|fp32",                                        \
+    X(gradient_dtype, DTYPE, "auto", 0, 0, "auto|bf16|fp32",                                       \
       "auto: fp32, or bf16 under `dtype: bf16` without accumulation; sums of micro-batches in "    \
       "bf16 are rounded stochastically")                                                           \
-    X(moment_dtype, ENUM, "fp32", 0, 0, "fp32|bf16",                                               \
+    X(moment_dtype, DTYPE, "fp32", 0, 0, "fp32|bf16",                                              \
       "storage of the moments of adamw and lion; bf16 ones are rounded stochastically")            \
-    X(adapter_dtype, ENUM, "fp32", 0, 0, "fp32|bf16", "storage of LoRA matrices")                  \
-    X(base_dtype, ENUM, "auto", 0, 0, "auto|bf16|fp32",                                            \
+    X(adapter_dtype, DTYPE, "fp32", 0, 0, "fp32|bf16", "storage of LoRA matrices")                 \
+    X(base_dtype, DTYPE, "auto", 0, 0, "auto|bf16|fp32",                                           \
       "storage of frozen weights: the base of lora and qlora, all weights of `generate`; auto: "   \
       "bf16 where `dtype` is fp32, config.json says bfloat16 and the device is the CPU, which "    \
       "changes no bit; else the same as `dtype`")                                                  \
@@ -45,7 +45,7 @@
       "hold the output head of a qlora base in 4 bits too, unless it is the embedding")            \
     X(quantize_embedding, BOOL, "false", 0, 0, "",                                                 \
       "hold the embedding of a qlora base in 4 bits too, and a head that is the embedding")        \
-    X(compute_dtype, ENUM, "auto", 0, 0, "auto|bf16|fp32",                                         \
+    X(compute_dtype, DTYPE, "auto", 0, 0, "auto|bf16|fp32",                                        \
       "type to which a qlora base is dequantised for its products; auto: the same as `dtype`")     \
     X(lora_r, U32, "16", 1, 4096, "", "LoRA rank")                                                 \
     X(lora_alpha, F64, "", 0, 1e6, "", "LoRA scale is alpha/r; unset: 2 x lora_r")                 \

@@ -57,8 +57,7 @@ static void take_generating(const struct pl_job_facts *f, struct pl_job *job) {
     if (!f->generates) return;
     job->inference = true;
     job->oom_recovery = false;
-    if (!job->given[PL_KEY_dtype])
-        job->dtype = f->is_stored_wide ? PL_JOB_DTYPE_FP32 : PL_JOB_DTYPE_BF16;
+    if (!job->given[PL_KEY_dtype]) job->dtype = f->is_stored_wide ? PL_DTYPE_F32 : PL_DTYPE_BF16;
     if (f->adapter.are) take_adapter(&f->adapter, job);
 }
 
@@ -67,9 +66,8 @@ static void take_generating(const struct pl_job_facts *f, struct pl_job *job) {
 /* Sets `gradient_dtype: auto` to what it became when the run began: by its first micro-batch, which
  * recovery and other settings may have made smaller. */
 static void keep_gradients(const char *type, struct pl_job *job) {
-    if (job->gradient_dtype != PL_GRADIENT_AUTO || !type) return;
-    if (strcmp(type, "bf16") == 0) job->gradient_dtype = PL_GRADIENT_BF16;
-    if (strcmp(type, "fp32") == 0) job->gradient_dtype = PL_GRADIENT_FP32;
+    const enum pl_dtype kept = type ? pl_dtype_by_name(type) : PL_DTYPE_AUTO;
+    if (job->gradient_dtype == PL_DTYPE_AUTO && pl_dtype_is_float(kept)) job->gradient_dtype = kept;
 }
 
 /* Recovery has made the micro-batch smaller, not the step: what it holds, and the type of its
@@ -78,9 +76,9 @@ static void keep_step_size(const struct pl_kept *k, struct pl_job *job) {
     bool open = job->batch_size == PL_AUTO, together = job->global_batch_size != PL_UNSET_U32;
     uint64_t accumulation = pl_job_accumulation(job, job->batch_size);
     uint64_t product = open ? k->samples : job->batch_size * accumulation * pl_job_ranks(job);
-    if (job->gradient_dtype == PL_GRADIENT_AUTO && job->dtype == PL_JOB_DTYPE_BF16 &&
+    if (job->gradient_dtype == PL_DTYPE_AUTO && job->dtype != PL_DTYPE_F32 &&
         job->mode == PL_MODE_FULL && !(open && together)) /* of a version that did not record it */
-        job->gradient_dtype = accumulation > 1 ? PL_GRADIENT_FP32 : PL_GRADIENT_BF16;
+        job->gradient_dtype = accumulation > 1 ? PL_DTYPE_F32 : job->dtype;
     pl_job_cut_step(job, k->batch_size, together ? job->global_batch_size : product);
 }
 
@@ -154,7 +152,7 @@ static void take_schedule(const struct pl_job_facts *f, struct pl_job *job) {
 /* Keys that are still open become what the program was built with, so that config.resolved.yaml
  * repeats the run. */
 static void take_built(const struct pl_built *b, struct pl_job *job) {
-    const bool full = job->mode == PL_MODE_FULL, bf16 = job->dtype == PL_JOB_DTYPE_BF16;
+    const bool full = job->mode == PL_MODE_FULL, narrow = job->dtype != PL_DTYPE_F32;
     if (!b->is) return;
     job->learning_rate = pl_job_learning_rate(job);
     if (job->global_batch_size == PL_UNSET_U32)
@@ -163,11 +161,10 @@ static void take_built(const struct pl_built *b, struct pl_job *job) {
     if (job->mlp_chunk_tokens == PL_AUTO) job->mlp_chunk_tokens = b->mlp_chunk_tokens;
     if (job->unpack_buffer == PL_AUTO_BYTES && job->mode == PL_MODE_QLORA)
         job->unpack_buffer = b->unpack_bytes;
-    if (bf16 && full) job->master_weights = b->has_masters ? PL_TRI_TRUE : PL_TRI_FALSE;
-    if (bf16 && (full || b->adapts_whole))
-        job->gradient_dtype = b->gradients_in_bf16 ? PL_GRADIENT_BF16 : PL_GRADIENT_FP32;
+    if (narrow && full) job->master_weights = b->has_masters ? PL_TRI_TRUE : PL_TRI_FALSE;
+    if (narrow && (full || b->adapts_whole)) job->gradient_dtype = b->gradient_dtype;
     if (!pl_mode_adapts(job->mode)) return;
-    job->base_dtype = b->base_in_bf16 ? PL_BASE_BF16 : PL_BASE_FP32;
+    job->base_dtype = b->base_dtype;
     if (isnan(job->lora_alpha)) job->lora_alpha = 2.0 * job->lora_r;
 }
 

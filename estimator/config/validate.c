@@ -18,16 +18,16 @@ static pl_err conflict(const struct pl_job *job, enum pl_key_id key, struct pl_d
 }
 
 static pl_err check_precision(const struct pl_job *job, struct pl_diag *d) {
-    if (job->dtype != PL_JOB_DTYPE_FP32 && job->base_dtype == PL_BASE_FP32)
+    if (job->dtype != PL_DTYPE_F32 && job->base_dtype == PL_DTYPE_F32)
         return conflict(job, PL_KEY_base_dtype, d,
                         "`base_dtype: fp32` with `dtype: bf16`: values in bf16 need no wider base",
                         "remove `base_dtype`, or set `dtype: fp32`");
-    if (job->dtype != PL_JOB_DTYPE_FP32) return PL_ERR_OK;
+    if (job->dtype != PL_DTYPE_F32) return PL_ERR_OK;
     if (job->master_weights == PL_TRI_TRUE)
         return conflict(job, PL_KEY_master_weights, d,
                         "`master_weights: true` has no meaning with `dtype: fp32`",
                         "fp32 weights are their own master: remove `master_weights`");
-    if (job->gradient_dtype == PL_GRADIENT_BF16)
+    if (pl_dtype_is_narrow(job->gradient_dtype))
         return conflict(job, PL_KEY_gradient_dtype, d,
                         "`gradient_dtype: bf16` has no meaning with `dtype: fp32`",
                         "remove `gradient_dtype`, or set `dtype: bf16`");

@@ -74,8 +74,9 @@ void pl_estimate_assumptions(const struct pl_estimate *e, struct pl_text *out) {
         pl_text_addf(out, ", compute capability %u.%u\n", p->traits.sm / 10, p->traits.sm % 10);
     else
         pl_text_addf(out, ", %u threads\n", p->traits.threads);
-    if (p->shape.base_bf16)
-        pl_text_add(out, "frozen weights are held in bf16, and computed with in fp32\n");
+    if (pl_dtype_is_narrow(p->shape.base_dtype))
+        pl_text_addf(out, "frozen weights are held in %s, and computed with in %s\n",
+                     pl_dtype_name(p->shape.base_dtype), pl_dtype_name(p->shape.dtype));
     assume_context(e, out);
     if (e->q->budget.known) pl_text_add(out, "nothing else uses the memory of the budget\n");
     uint64_t host = pl_plan_host_total(e->planned.plan);

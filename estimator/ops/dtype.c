@@ -24,6 +24,13 @@ const char *pl_dtype_file_name(enum pl_dtype t) {
     return dtypes[t].file_name;
 }
 
+enum pl_dtype pl_dtype_by_name(const char *name) {
+    int t = 0;
+    while (t < PL_DTYPE_COUNT && strcmp(dtypes[t].name, name) != 0)
+        t++;
+    return (enum pl_dtype)t;
+}
+
 float pl_dtype_round(enum pl_dtype t, float x) {
     uint32_t bits;
     if (t != PL_DTYPE_BF16) return x;

@@ -64,13 +64,13 @@ enum pl_op_runs { PL_RUNS_ALONE, PL_RUNS_TOGETHER, PL_RUNS_NO_KERNEL };
 
 /* Element types that an operand may be stored in. X(TYPE, types as bits, "in a shape") */
 #define PL_OPERAND_TYPE_MAP(X)                                                                     \
-    X(FLOAT, 1u << PL_DTYPE_F32 | 1u << PL_DTYPE_BF16, "")                                         \
+    X(FLOAT, 0u PL_FLOAT_MAP(PL_DTYPE_BIT), "")                                                    \
     X(F32, 1u << PL_DTYPE_F32, "f32")                                                              \
     X(F64, 1u << PL_DTYPE_F64, "f64")                                                              \
     X(I32, 1u << PL_DTYPE_I32, "i32")                                                              \
     X(U64, 1u << PL_DTYPE_U64, "u64")                                                              \
     X(U8, 1u << PL_DTYPE_U8, "u8")                                                                 \
-    X(REAL, 1u << PL_DTYPE_F32 | 1u << PL_DTYPE_BF16 | 1u << PL_DTYPE_F64, "")                     \
+    X(REAL, 1u << PL_DTYPE_F64 PL_FLOAT_MAP(PL_DTYPE_BIT), "")                                     \
     X(STATE, 1u << PL_DTYPE_F32 | 1u << PL_DTYPE_U8, "") /* codes, or fp32 */                      \
     X(ANY, ~0u, "")
 
@@ -104,7 +104,7 @@ enum pl_operand_use {
     X(B, "B", B, 1, 1, 0) /* sequences */                                                          \
     X(C, "C", C, 1, 1, 0) /* hidden */                                                             \
     X(V, "V", V, 1, 1, 0) /* vocabulary */                                                         \
-    X(O, "O", O, 1, 1, 0) /* rows of a matrix: size of its output */                             \
+    X(O, "O", O, 1, 1, 0) /* rows of a matrix: size of its output */                               \
     X(K, "K", K, 1, 1, 0) /* columns of a matrix: size of its input */                             \
     X(F, "F", F, 1, 1, 0) /* inner size of the MLP */                                              \
     X(H, "H", H, 1, 1, 0) /* query heads */                                                        \

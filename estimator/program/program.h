@@ -34,15 +34,15 @@
 #define PL_NONE UINT32_MAX
 
 #define PL_CATEGORY_MAP(X)                                                                         \
-    X(WEIGHTS, "weights")         /* base model, rope tables */                                    \
-    X(ADAPTER, "adapter")         /* LoRA matrices */                                              \
+    X(WEIGHTS, "weights") /* base model, rope tables */                                            \
+    X(ADAPTER, "adapter") /* LoRA matrices */                                                      \
     X(GRADIENTS, "gradients")                                                                      \
     X(OPTIMIZER, "optimizer")     /* moments, master weights */                                    \
     X(KV_CACHE, "kv_cache")       /* keys and values of every position; inference */               \
     X(ACTIVATIONS, "activations") /* kept or transient values [N,.] and their gradients */         \
     X(LOGITS, "logits")                                                                            \
-    X(WORKSPACE, "workspace")     /* scratch of kernels, staging */                                \
-    X(BATCH, "batch")             /* token ids, targets, offsets, scalars */
+    X(WORKSPACE, "workspace") /* scratch of kernels, staging */                                    \
+    X(BATCH, "batch")         /* token ids, targets, offsets, scalars */
 
 enum pl_category {
 #define X(c, name) PL_CATEGORY_##c,
@@ -115,22 +115,22 @@ struct pl_tensor {
     const char *name; /* "qkv"; the full name comes from pl_tensor_name() */
     uint64_t dims[3]; /* unused = 1; dims[0] at capacity */
     uint64_t bytes;
-    uint32_t layer;            /* PL_NONE = not of a layer */
-    uint32_t row;              /* LORA_B, CODES, MERGE_*; STATE* in blocks */
-    uint32_t loop;             /* over pieces of work that are alike (brief.h); 0: none */
-    uint32_t piece;            /* of the loop, each has a number of its own */
-    uint32_t of;               /* ABSMAX*, GRAD, STATE*, MASTER, COPY; PL_NONE otherwise */
-    enum pl_rows rows : 8;     /* packed: programs of large models have 10^4 of these */
+    uint32_t layer;        /* PL_NONE = not of a layer */
+    uint32_t row;          /* LORA_B, CODES, MERGE_*; STATE* in blocks */
+    uint32_t loop;         /* over pieces of work that are alike (brief.h); 0: none */
+    uint32_t piece;        /* of the loop, each has a number of its own */
+    uint32_t of;           /* ABSMAX*, GRAD, STATE*, MASTER, COPY; PL_NONE otherwise */
+    enum pl_rows rows : 8; /* packed: programs of large models have 10^4 of these */
     enum pl_dtype dtype : 8;
     enum pl_category category : 8;
     enum pl_scope scope : 8;
-    enum pl_phase phase : 8;   /* STEP tensors: the phase they live in */
+    enum pl_phase phase : 8; /* STEP tensors: the phase they live in */
     enum pl_role role : 8;
     enum pl_slot slot : 8;
     enum pl_tensor_place place : 8;
-    bool trainable : 1;        /* WEIGHT, LORA_*: an optimizer op updates it */
-    bool decay : 1;            /* weight decay applies: two dimensions */
-    uint8_t state;             /* STATE*: which of the optimizer's */
+    bool trainable : 1; /* WEIGHT, LORA_*: an optimizer op updates it */
+    bool decay : 1;     /* weight decay applies: two dimensions */
+    uint8_t state;      /* STATE*: which of the optimizer's */
 };
 
 /* A window of a tensor: columns [col, col+cols) of the last dimension, rows [row0, row0+nrows) of
@@ -153,7 +153,7 @@ struct pl_op {
     enum pl_op_kind kind : 8;
     enum pl_phase phase : 8;
     bool backward : 1, recompute : 1; /* for reports */
-    bool host : 1; /* runs on the host's processor, on operands in host memory */
+    bool host : 1;                    /* runs on the host's processor, on operands in host memory */
     uint8_t n_in, n_out;
     uint16_t panels_left_out;          /* of a matrix, as left_out for each of its pieces */
     const struct pl_operand *in, *out; /* in the program's operand list */
@@ -175,15 +175,15 @@ enum pl_gradient_life {
 
 /* The numbers that decide bytes; everything else of a job only decides time or values. */
 struct pl_job_shape {
-    uint32_t mode;              /* PL_MODE_* */
+    uint32_t mode; /* PL_MODE_* */
     uint64_t batch_size, max_seq_length;
-    bool packing;               /* a sample's room may hold several short ones */
-    bool long_by_sample;        /* longrope: each sequence turns by the factors of its own length */
-    enum pl_dtype dtype;        /* weights and activations */
-    bool base_bf16;             /* frozen weights are held in bf16, activations in fp32 */
+    bool packing;             /* a sample's room may hold several short ones */
+    bool long_by_sample;      /* longrope: each sequence turns by the factors of its own length */
+    enum pl_dtype dtype;      /* weights and activations */
+    enum pl_dtype base_dtype; /* of frozen weights where it is narrower than `dtype`, else F32 */
     enum pl_dtype adapter_dtype, gradient_dtype;
-    bool master_weights;        /* of weights in bf16 that are trained */
-    bool adapter_masters;       /* of adapters in bf16 */
+    bool master_weights;        /* of narrow weights that are trained */
+    bool adapter_masters;       /* of narrow adapters */
     uint32_t optimizer;         /* PL_OPTIMIZER_* */
     uint32_t recompute;         /* PL_RECOMPUTE_* */
     uint64_t loss_chunk_tokens; /* 0 = all at once, PL_AUTO = chosen from the vocabulary */
@@ -200,33 +200,38 @@ struct pl_job_shape {
     uint64_t freeze_layers;
     double max_grad_norm;
     enum pl_gradient_life gradients;
-    uint32_t offload;           /* PL_OFFLOAD_* */
-    bool embedding_on_host;     /* and its rows are looked up there */
+    uint32_t offload;       /* PL_OFFLOAD_* */
+    bool embedding_on_host; /* and its rows are looked up there */
     bool update_on_host;
-    bool eval;                  /* an evaluation phase exists */
-    bool load, save;            /* staging phases exist */
-    bool inference;             /* nothing is trained: KV cache and GENERATE in place of a step;
+    bool eval;            /* an evaluation phase exists */
+    bool load, save;      /* staging phases exist */
+    bool inference;       /* nothing is trained: KV cache and GENERATE in place of a step;
                                  * batch_size sequences of up to max_seq_length tokens */
-    uint64_t stretch;           /* merge_program.h: elements of a matrix at a time */
-    uint32_t ranks, rank;       /* that train together (0 is 1), and which of them this is for */
-    uint32_t sharding;          /* PL_SHARDING_*, decided; NONE with one rank */
-    bool rank_order;            /* gradients of micro-batches are added one by one: exchange.c;
+    uint64_t stretch;     /* merge_program.h: elements of a matrix at a time */
+    uint32_t ranks, rank; /* that train together (0 is 1), and which of them this is for */
+    uint32_t sharding;    /* PL_SHARDING_*, decided; NONE with one rank */
+    bool rank_order;      /* gradients of micro-batches are added one by one: exchange.c;
                                  * false: a rank adds up its own, and they are exchanged at the
                                  * update */
-    bool folds_gradients;       /* those in bf16, of several micro-batches a step, too */
+    bool folds_gradients; /* narrow ones, of several micro-batches a step, too */
 };
 /* Fills a shape from a job; batch_size as given (auto already decided). `accumulation` decides
  * gradient_dtype auto; master_weights auto is true. The rank is 0. */
 pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
                          const struct pl_traits *traits, uint32_t batch_size,
                          struct pl_job_shape *out, struct pl_diag *d);
-/* base_dtype decided: shape.base_bf16 of such a job. Under `auto` only where no bit of the run
- * changes: the checkpoint is bf16, and the products of the back-end widen one type to the other. */
-bool pl_job_base_is_bf16(const struct pl_job *job, const struct pl_model *m,
-                         const struct pl_traits *traits);
+/* Returns the type of frozen weights. */
+static inline enum pl_dtype pl_shape_base_dtype(const struct pl_job_shape *s) {
+    return pl_dtype_is_narrow(s->base_dtype) ? s->base_dtype : s->dtype;
+}
+/* base_dtype decided: the type of frozen weights of such a job. Under `auto` it is narrower than
+ * `dtype` only where no bit of the run changes: the checkpoint is bf16, and the products of the
+ * back-end widen one type to the other. */
+enum pl_dtype pl_job_base_dtype(const struct pl_job *job, const struct pl_model *m,
+                                const struct pl_traits *traits);
 /* True if all of the model's own weights are frozen, but for those trained whole with an adapter,
  * and products take two types. */
-bool pl_job_base_may_be_bf16(const struct pl_job *job, const struct pl_traits *traits);
+bool pl_job_base_may_be_narrow(const struct pl_job *job, const struct pl_traits *traits);
 bool pl_job_trains_embedding(const struct pl_job *job);
 
 /* Mask over pl_model_modules(): what carries an adapter in a layer, or (PL_NONE) outside them. */
@@ -279,21 +284,21 @@ struct pl_program {
     struct pl_op *ops;
     struct pl_operand *operands; /* of all ops, inputs before outputs */
     uint32_t n_tensors, n_ops, n_operands;
-    uint64_t tokens;      /* capacity N of a micro-batch: batch_size x max_seq_length; inference:
+    uint64_t tokens;       /* capacity N of a micro-batch: batch_size x max_seq_length; inference:
                            * the prompt tokens that are computed at once */
-    uint64_t seqs;        /* sequences of a micro-batch, at most */
-    uint64_t chunk_tokens;/* of the loss */
+    uint64_t seqs;         /* sequences of a micro-batch, at most */
+    uint64_t chunk_tokens; /* of the loss */
     uint64_t mlp_chunk_tokens; /* at most; tokens: the MLP of a layer computes all at once */
     struct pl_phase_range phases[PL_PHASE_COUNT];
-    uint32_t loss, clip;  /* tensor ids; PL_NONE in inference */
-    uint32_t facts;       /* PL_NONE where kernels read the facts in host memory */
-    bool brief;           /* for figures alone: where many pieces of work are equal, only the first
+    uint32_t loss, clip;   /* tensor ids; PL_NONE in inference */
+    uint32_t facts;        /* PL_NONE where kernels read the facts in host memory */
+    bool brief;            /* for figures alone: where many pieces of work are equal, only the first
                            * and the last are there; its plan has the bytes of the whole program */
-    bool shortened;       /* brief, and something was left out */
-    uint32_t second_sweep;     /* its first op where the backward pass is made twice; else n_ops */
-    uint32_t *layers_equal;    /* [model->layers], owned: equal ones that this one can stand for, or
+    bool shortened;        /* brief, and something was left out */
+    uint32_t second_sweep; /* its first op where the backward pass is made twice; else n_ops */
+    uint32_t *layers_equal; /* [model->layers], owned: equal ones that this one can stand for, or
                                 * PL_LAYER_LEFT_OUT; NULL: none */
-    uint32_t periods_kept;     /* of equal layers, at either end of those that are left out */
+    uint32_t periods_kept;  /* of equal layers, at either end of those that are left out */
     const uint32_t *layers_left_out; /* the same of a brief program; NULL: all layers are there */
 };
 #define PL_LAYER_LEFT_OUT UINT32_MAX
@@ -366,8 +371,7 @@ struct pl_part {
 };
 #define PL_MAX_PARTS 3
 /* Parts of a WEIGHT, LORA_A, LORA_B or CODES tensor in order; their count. */
-uint32_t pl_tensor_parts(const struct pl_program *p, uint32_t id,
-                         struct pl_part out[PL_MAX_PARTS]);
+uint32_t pl_tensor_parts(const struct pl_program *p, uint32_t id, struct pl_part out[PL_MAX_PARTS]);
 
 /* True if a state is of one such part rather than of its whole tensor. */
 static inline bool pl_state_is_of_part(const struct pl_job_shape *s, enum pl_role role) {

@@ -11,11 +11,10 @@ static bool adds_up_micro_batches(const struct pl_job *job, uint32_t batch_size)
 }
 
 static enum pl_dtype gradient_dtype(const struct pl_job *job, uint32_t batch_size) {
-    if (job->dtype == PL_JOB_DTYPE_FP32) return PL_DTYPE_F32;
-    if (job->gradient_dtype != PL_GRADIENT_AUTO)
-        return job->gradient_dtype == PL_GRADIENT_BF16 ? PL_DTYPE_BF16 : PL_DTYPE_F32;
+    if (job->dtype == PL_DTYPE_F32) return PL_DTYPE_F32;
+    if (job->gradient_dtype != PL_DTYPE_AUTO) return job->gradient_dtype;
     const bool adds_up = adds_up_micro_batches(job, batch_size) || pl_job_is_of_ranks(job);
-    return adds_up ? PL_DTYPE_F32 : PL_DTYPE_BF16;
+    return adds_up ? PL_DTYPE_F32 : job->dtype;
 }
 
 /* Gradients in host memory, or wanted there by the update, take nothing of the device; those that
@@ -25,7 +24,7 @@ static enum pl_gradient_life gradient_life(const struct pl_job *job, const struc
         s->offload >= PL_OFFLOAD_GRADIENTS || s->update_on_host || pl_shape_is_of_ranks(s))
         return PL_GRADIENTS_OF_JOB;
     return pl_job_accumulation(job, (uint32_t)s->batch_size) > 1 ? PL_GRADIENTS_OF_STEP
-                                                                  : PL_GRADIENTS_OF_UPDATE;
+                                                                 : PL_GRADIENTS_OF_UPDATE;
 }
 
 /* A model whose files hold 4-bit codes is trained on those codes as they are. */
@@ -122,26 +121,28 @@ static pl_err check_long(const struct pl_job *job, const struct pl_model *m, str
     return PL_ERR_CONFIG_CONFLICT;
 }
 
-bool pl_job_base_may_be_bf16(const struct pl_job *job, const struct pl_traits *traits) {
+bool pl_job_base_may_be_narrow(const struct pl_job *job, const struct pl_traits *traits) {
     return (job->inference || pl_mode_adapts(job->mode)) && traits->backend != PL_BACKEND_CUDA;
 }
 
 /* Values that are made at random do not come in a type of their own. */
-bool pl_job_base_is_bf16(const struct pl_job *job, const struct pl_model *m,
-                         const struct pl_traits *traits) {
-    if (job->dtype != PL_JOB_DTYPE_FP32 || !pl_job_base_may_be_bf16(job, traits)) return false;
-    if (job->base_dtype != PL_BASE_AUTO) return job->base_dtype == PL_BASE_BF16;
-    return job->init == PL_INIT_PRETRAINED && strcmp(m->torch_dtype, "bfloat16") == 0;
+enum pl_dtype pl_job_base_dtype(const struct pl_job *job, const struct pl_model *m,
+                                const struct pl_traits *traits) {
+    if (job->dtype != PL_DTYPE_F32 || !pl_job_base_may_be_narrow(job, traits)) return job->dtype;
+    if (job->base_dtype != PL_DTYPE_AUTO) return job->base_dtype;
+    const bool is_bf16 = strcmp(m->torch_dtype, "bfloat16") == 0;
+    return job->init == PL_INIT_PRETRAINED && is_bf16 ? PL_DTYPE_BF16 : PL_DTYPE_F32;
 }
 
 static pl_err check_base(const struct pl_job *job, const struct pl_traits *traits,
                          struct pl_diag *d) {
-    if (job->base_dtype != PL_BASE_BF16 || job->dtype != PL_JOB_DTYPE_FP32 ||
+    const char *name = pl_dtype_name(job->base_dtype);
+    if (!pl_dtype_is_narrow(job->base_dtype) || job->dtype != PL_DTYPE_F32 ||
         traits->backend != PL_BACKEND_CUDA)
         return PL_ERR_OK;
     pl_job_error(job, PL_KEY_base_dtype, PL_ERR_CONFIG_CONFLICT, d,
-                 "`base_dtype: bf16` with `dtype: fp32`: a GPU multiplies numbers of one type");
-    pl_diag_hint(d, "remove `base_dtype`, or set `dtype: bf16`");
+                 "`base_dtype: %s` with `dtype: fp32`: a GPU multiplies numbers of one type", name);
+    pl_diag_hint(d, "remove `base_dtype`, or set `dtype: %s`", name);
     return PL_ERR_CONFIG_CONFLICT;
 }
 
@@ -274,11 +275,11 @@ static pl_err check_adapted(const struct pl_job *job, const struct pl_model *m,
     return PL_ERR_CONFIG_CONFLICT;
 }
 
-/* bf16 adapters round stochastically unless a master is asked for. */
+/* Narrow adapters round stochastically unless a master is asked for. */
 static void choose_masters(const struct pl_job *job, struct pl_job_shape *s) {
     const uint32_t asked = job->inference ? PL_TRI_FALSE : job->master_weights;
-    s->master_weights = s->dtype == PL_DTYPE_BF16 && asked != PL_TRI_FALSE;
-    s->adapter_masters = s->adapter_dtype == PL_DTYPE_BF16 && asked == PL_TRI_TRUE;
+    s->master_weights = pl_dtype_is_narrow(s->dtype) && asked != PL_TRI_FALSE;
+    s->adapter_masters = pl_dtype_is_narrow(s->adapter_dtype) && asked == PL_TRI_TRUE;
 }
 
 /* Under `auto` ranks hold parts of all that they can, but for weights. */
@@ -308,12 +309,13 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
     out->packing = job->packing;
     out->long_by_sample =
         job->rope_long_from == PL_LONG_FROM_SAMPLE && m->rope[0].type == PL_ROPE_LONGROPE;
-    out->dtype = job->dtype == PL_JOB_DTYPE_FP32 ? PL_DTYPE_F32 : PL_DTYPE_BF16;
-    out->base_bf16 = pl_job_base_is_bf16(job, m, traits);
-    out->adapter_dtype = job->adapter_dtype == PL_ADAPTER_BF16 ? PL_DTYPE_BF16 : PL_DTYPE_F32;
+    out->dtype = job->dtype;
+    const enum pl_dtype base = pl_job_base_dtype(job, m, traits);
+    out->base_dtype = base == out->dtype ? PL_DTYPE_F32 : base;
+    out->adapter_dtype = job->adapter_dtype;
     out->gradient_dtype = gradient_dtype(job, batch_size);
     out->optimizer = job->optimizer;
-    out->moment_dtype = job->moment_dtype == PL_MOMENT_BF16 ? PL_DTYPE_BF16 : PL_DTYPE_F32;
+    out->moment_dtype = job->moment_dtype;
     out->recompute = job->gradient_checkpointing == PL_RECOMPUTE_AUTO ? PL_RECOMPUTE_FULL
                                                                       : job->gradient_checkpointing;
     out->loss_chunk_tokens = job->loss_chunk_tokens;
@@ -335,7 +337,7 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
     out->save = true;
     choose_ranks(job, out);
     out->gradients = gradient_life(job, out);
-    out->folds_gradients = !job->inference && out->gradient_dtype == PL_DTYPE_BF16 &&
+    out->folds_gradients = !job->inference && pl_dtype_is_narrow(out->gradient_dtype) &&
                            adds_up_micro_batches(job, batch_size);
     if (job->inference) {
         out->inference = true;
@@ -343,9 +345,7 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
         out->eval = out->save = out->packing = out->long_by_sample = false;
     }
     choose_masters(job, out);
-    out->compute_dtype = job->compute_dtype == PL_COMPUTE_AUTO   ? out->dtype
-                         : job->compute_dtype == PL_COMPUTE_FP32 ? PL_DTYPE_F32
-                                                                 : PL_DTYPE_BF16;
+    out->compute_dtype = job->compute_dtype == PL_DTYPE_AUTO ? out->dtype : job->compute_dtype;
     if (!pl_mode_adapts(job->mode) || (job->inference && !pl_job_names_adapter(job)))
         return PL_ERR_OK;
     out->lora_scale = pl_job_lora_scale(job);

@@ -26,7 +26,7 @@ static bool has_own_head(const struct pl_variant *v) {
 }
 
 static bool may_round_base(const struct pl_variant *v) {
-    return pl_job_base_may_be_bf16(&v->job, &v->q.traits);
+    return pl_job_base_may_be_narrow(&v->job, &v->q.traits);
 }
 
 static bool trains_a_layer(const struct pl_variant *v) {
@@ -55,10 +55,9 @@ static bool rebuilds_more(const struct pl_question *was, const struct pl_job *jo
 }
 
 static bool cuts_logits(const struct pl_question *was, const struct pl_job *job) {
-    const enum pl_dtype dtype = job->dtype == PL_JOB_DTYPE_FP32 ? PL_DTYPE_F32 : PL_DTYPE_BF16;
     const uint64_t tokens = (uint64_t)was->batch_size * job->max_seq_length;
     const uint64_t now = pl_question_chunk(was);
-    return now != PL_AUTO && (!now || now > pl_program_auto_chunk(was->model, dtype, tokens));
+    return now != PL_AUTO && (!now || now > pl_program_auto_chunk(was->model, job->dtype, tokens));
 }
 
 /* `auto` has looked for a chunk that fits already. */
@@ -99,25 +98,25 @@ static bool orders_parts(const struct pl_question *was, const struct pl_job *job
            !pl_job_orders_ranks(was->job);
 }
 
-static bool computes_in_bf16(const struct pl_question *was, const struct pl_job *job) {
+static bool computes_narrow(const struct pl_question *was, const struct pl_job *job) {
     (void)was;
-    return job->dtype == PL_JOB_DTYPE_BF16;
+    return pl_dtype_is_narrow(job->dtype);
 }
 
 static bool has_wide_moments(const struct pl_question *was, const struct pl_job *job) {
     const struct pl_state *first = pl_optimizer_row(job->optimizer)->states;
-    return computes_in_bf16(was, job) && first->name && first->form->dtype == PL_DTYPE_F32;
+    return computes_narrow(was, job) && first->name && first->form->dtype == PL_DTYPE_F32;
 }
 
 /* The weights of an fp32 checkpoint; of a bf16 one, back from `base_dtype: fp32`. */
 static bool rounds_base(const struct pl_question *was, const struct pl_job *job) {
-    return job->dtype != PL_JOB_DTYPE_BF16 &&
-           !pl_job_base_is_bf16(was->job, was->model, &was->traits);
+    return !pl_dtype_is_narrow(job->dtype) &&
+           !pl_dtype_is_narrow(pl_job_base_dtype(was->job, was->model, &was->traits));
 }
 
 /* True if the type of the base was written for a wider one of the job. */
 static bool frees_base(const struct pl_question *was, const struct pl_job *job) {
-    return job->dtype == PL_JOB_DTYPE_BF16 && was->job->dtype != PL_JOB_DTYPE_BF16 &&
+    return pl_dtype_is_narrow(job->dtype) && !pl_dtype_is_narrow(was->job->dtype) &&
            was->job->given[PL_KEY_base_dtype];
 }
 

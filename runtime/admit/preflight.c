@@ -27,7 +27,7 @@
 /* A job of which nothing is decided. */
 static void begin(struct pl_preflight *pf, const struct pl_job *job) {
     *pf = (struct pl_preflight){.job = &pf->spec.job,
-                                .base_was_auto = job->base_dtype == PL_BASE_AUTO};
+                                .base_was_auto = job->base_dtype == PL_DTYPE_AUTO};
     pl_spec_init(&pf->spec, job);
 }
 

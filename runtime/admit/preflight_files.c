@@ -64,8 +64,9 @@ const struct pl_program *pl_preflight_whole(const struct pl_preflight *pf) {
 /* The choice of `base_dtype: auto` changes no bit, so nothing may be rounded by it. */
 static pl_err check_weights(const struct pl_preflight *pf, struct pl_diag *d) {
     const struct pl_program *p = pl_preflight_whole(pf);
-    return pf->base_was_auto && p->shape.base_bf16 ? pl_model_check_exact(p, pf->model_dir, d)
-                                                   : pl_model_check_files(p, pf->model_dir, d);
+    const bool is_exact = pf->base_was_auto && pl_dtype_is_narrow(p->shape.base_dtype);
+    return is_exact ? pl_model_check_exact(p, pf->model_dir, d)
+                    : pl_model_check_files(p, pf->model_dir, d);
 }
 
 static pl_err refuse_without_weights(const struct pl_preflight *pf, struct pl_diag *d) {

@@ -119,8 +119,8 @@ static const struct {
 static void write_setting(const struct pl_preflight *pf, enum pl_key_id key, struct pl_text *out) {
     const struct pl_job *job = pf->job;
     if (key == PL_KEY_compute_dtype && job->mode == PL_MODE_QLORA &&
-        job->compute_dtype == PL_COMPUTE_AUTO)
-        pl_text_add(out, job->dtype == PL_JOB_DTYPE_BF16 ? "bf16" : "fp32");
+        job->compute_dtype == PL_DTYPE_AUTO)
+        pl_text_add(out, pl_dtype_name(job->dtype));
     else if (key == PL_KEY_base_dtype && pf->base_was_auto)
         pl_text_add(out, "auto");
     else if (key == PL_KEY_warmup_ratio && !isnan(pf->warmup_ratio))

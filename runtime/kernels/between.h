@@ -34,7 +34,7 @@ static inline uint64_t pl_fold_parts(const struct pl_call *c) {
 /* True if sums are rounded stochastically. */
 static inline bool pl_fold_rounds(const struct pl_call *c) {
     return c->in[PL_FOLD_PARTS].dtype == PL_DTYPE_F32 &&
-           c->out[PL_FOLD_OUT_G].dtype == PL_DTYPE_BF16;
+           pl_dtype_is_upper_half(c->out[PL_FOLD_OUT_G].dtype);
 }
 
 static inline bool pl_fold_fits(const struct pl_call *c) {

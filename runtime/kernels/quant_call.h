@@ -19,7 +19,7 @@ static inline bool pl_quant_is_run(const struct pl_view *v) {
 }
 
 static inline bool pl_quant_is_float(const struct pl_view *v) {
-    return v->dtype == PL_DTYPE_F32 || v->dtype == PL_DTYPE_BF16;
+    return pl_dtype_is_float(v->dtype);
 }
 
 static inline bool pl_start_is_rule(const struct pl_attr *attr) {

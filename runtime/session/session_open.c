@@ -91,7 +91,7 @@ static pl_err plan_smaller(struct pl_session *s, struct pl_rung *rung, struct pl
     struct pl_job_shape shape = s->pf->estimate.planned.program->shape;
     shape.batch_size = rung->batch_size;
     if (shape.gradients == PL_GRADIENTS_OF_UPDATE) shape.gradients = PL_GRADIENTS_OF_STEP;
-    shape.folds_gradients = shape.gradient_dtype == PL_DTYPE_BF16;
+    shape.folds_gradients = pl_dtype_is_narrow(shape.gradient_dtype);
     PL_TRY(plan_rung(s, rung, &shape, d));
     if (shape.folds_gradients && !shape.rank_order && rung->planned.plan->arena_bytes >= before) {
         shape.folds_gradients = false;

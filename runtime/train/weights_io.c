@@ -69,7 +69,7 @@ pl_err pl_run_load_saved(struct pl_run *r, struct pl_diag *d) {
 }
 
 /* --- what goes with the weights ----------------------------------------------------------------
- * */
+ */
 struct run_companions {
     struct pl_companions list;
     char *dir;              /* owned; NULL: there is none */
@@ -153,7 +153,6 @@ static pl_err gather_companions(const struct pl_run *r, struct run_companions *c
 
 static pl_err put_weights(struct pl_run *r, const struct pl_tensor_io *io, struct pl_outbox *o,
                           struct pl_diag *d) {
-    enum pl_dtype dtype = r->s.job->dtype == PL_JOB_DTYPE_BF16 ? PL_DTYPE_BF16 : PL_DTYPE_F32;
     struct run_companions c = {.dir = NULL};
     char *config = NULL;
     pl_err err;
@@ -162,7 +161,7 @@ static pl_err put_weights(struct pl_run *r, const struct pl_tensor_io *io, struc
         err = pl_adapter_put(io, o, r->s.job, &c.list, d);
         goto out;
     }
-    config = pl_model_config_text(r->config_json, dtype, false);
+    config = pl_model_config_text(r->config_json, r->s.job->dtype, false);
     err = config ? pl_model_put(io, o, config, &c.list, PL_SHARD_BYTES, d)
                  : pl_host_oom(d, "config.json");
 out:

@@ -177,7 +177,7 @@ START_TEST(defaults_leave_mode_unset) {
     struct pl_job job;
     ck_assert_int_eq(pl_job_defaults(&job, NULL), PL_ERR_OK);
     ck_assert_uint_eq(job.mode, PL_UNSET_U32);
-    ck_assert_uint_eq(job.dtype, PL_JOB_DTYPE_BF16);
+    ck_assert_uint_eq(job.dtype, PL_DTYPE_BF16);
     ck_assert_uint_eq(job.lora_r, 16);
     ck_assert_uint_eq(job.batch_size, PL_AUTO);
     ck_assert(job.vram_budget == PL_AUTO_BYTES);
@@ -331,7 +331,7 @@ START_TEST(ordinary_training_files_are_read_whole) {
     parse_ok(&job, shapes[_i], NULL, 0, NULL);
     ck_assert_str_eq(job.model, "model");
     ck_assert_uint_eq(job.mode, strstr(shapes[_i], "mode: lora") ? PL_MODE_LORA : PL_MODE_FULL);
-    ck_assert_uint_eq(job.dtype, PL_JOB_DTYPE_FP32);
+    ck_assert_uint_eq(job.dtype, PL_DTYPE_F32);
     ck_assert_uint_eq(job.datasets.n, 1);
     ck_assert_uint_eq(job.datasets.items[0].format, PL_FORMAT_TOKENS);
     ck_assert(!job.shuffle);

@@ -111,6 +111,15 @@ FILL(ENUM) {
         n += *c == '|';
     *v = (uint32_t)random_below(n);
 }
+FILL(DTYPE) {
+    static const char *const all[] = {"auto", "fp32", "bf16", "fp16"};
+    const char *name;
+    UNUSED;
+    do
+        name = all[random_below(4)];
+    while (!strstr(choices, name));
+    *v = pl_dtype_by_name(name);
+}
 FILL(TEMPLATE) {
     fill_ENUM(&v->choice, lo, hi, choices);
     free(v->path);
@@ -220,6 +229,7 @@ SAME(TEMPLATE) {
     return a->choice == b->choice && same_STR(&a->path, &b->path);
 }
 #define same_ENUM      same_U32
+#define same_DTYPE     same_U32
 #define same_AUTO      same_U32
 #define same_RECOMPUTE same_U32
 #define same_DEVICE    same_U32
@@ -276,10 +286,10 @@ static void make_valid(struct pl_job *job) {
     if (!pl_job_orders_ranks(job)) set(job, "sharding", "auto");
     if (job->init == PL_INIT_RANDOM) set(job, "save_merged", "");
     if (job->lr_scheduler != PL_SCHEDULE_COSINE_WITH_MIN_LR) set(job, "min_lr_ratio", "");
-    if (job->dtype == PL_JOB_DTYPE_FP32) {
+    if (job->dtype == PL_DTYPE_F32) {
         set(job, "master_weights", "auto");
         set(job, "gradient_dtype", "fp32");
-    } else if (job->base_dtype == PL_BASE_FP32) {
+    } else if (job->base_dtype == PL_DTYPE_F32) {
         set(job, "base_dtype", "auto");
     }
     set(job, random_below(2) ? "warmup_ratio" : "warmup_steps", "");

@@ -178,7 +178,7 @@ START_TEST(a_run_that_goes_on_keeps_what_it_had) {
     ck_assert_uint_eq(spec.job.global_batch_size, 15);
     ck_assert_uint_eq(spec.job.loss_chunk_tokens, 64);
     ck_assert_uint_eq(spec.job.mlp_chunk_tokens, 256);
-    ck_assert_uint_eq(spec.job.gradient_dtype, PL_GRADIENT_FP32);
+    ck_assert_uint_eq(spec.job.gradient_dtype, PL_DTYPE_F32);
     ck_assert(!spec.job.given[PL_KEY_mlp_chunk_tokens]);
     finish();
     ask("model: m\nmode: full\nbatch_size: 2\nloss_chunk_tokens: 8\nmlp_chunk_tokens: 16\n");
@@ -206,7 +206,7 @@ START_TEST(what_generates_has_the_settings_of_its_adapter) {
         (struct pl_adapter_facts){.are = true, .r = 4, .alpha = 3, .names = &names};
     pl_resolve(&spec);
     ck_assert(spec.job.inference && !spec.job.oom_recovery);
-    ck_assert_uint_eq(spec.job.dtype, PL_JOB_DTYPE_FP32);
+    ck_assert_uint_eq(spec.job.dtype, PL_DTYPE_F32);
     ck_assert_uint_eq(spec.job.mode, PL_MODE_LORA);
     ck_assert_uint_eq(spec.job.lora_r, 4);
     ck_assert_double_eq(pl_job_lora_scale(&spec.job), 0.75);

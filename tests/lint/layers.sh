@@ -8,7 +8,7 @@ cd "$1"
 # room: prefixes it may include besides its own. A file belongs to the longest room it lies in.
 table='
 estimator/base:
-estimator/config: estimator/base/
+estimator/config: estimator/base/ estimator/ops/
 estimator/model: estimator/base/ estimator/ops/attr.h
 estimator/card: estimator/base/
 estimator/find: estimator/base/ estimator/config/ estimator/model/

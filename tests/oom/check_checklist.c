@@ -96,7 +96,7 @@ END_TEST
 
 START_TEST(a_base_in_bf16_is_told_from_its_activations) {
     toy.program.shape.dtype = PL_DTYPE_F32;
-    toy.program.shape.base_bf16 = true;
+    toy.program.shape.base_dtype = PL_DTYPE_BF16;
     ask(PL_AUTO_BYTES);
     ck_assert_str_eq(
         line_of("precision"),

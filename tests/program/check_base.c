@@ -81,7 +81,7 @@ START_TEST(auto_is_bf16_where_that_changes_no_bit) {
     struct pl_job_shape s;
     struct pl_diag d = {0};
     ck_assert_msg(shape_of(_i, &s, &d) == PL_ERR_OK, "%s", d.message);
-    ck_assert_int_eq(s.base_bf16, jobs[_i].is_bf16);
+    ck_assert_int_eq(s.base_dtype == PL_DTYPE_BF16, jobs[_i].is_bf16);
 }
 END_TEST
 
@@ -111,7 +111,7 @@ START_TEST(a_frozen_weight_takes_half_and_nothing_else_changes) {
     s.master_weights = false;
     if (modes[_i] == PL_MODE_FULL) s.inference = true, s.eval = s.save = false;
     pl_test_plan(&wide, &s, &model);
-    s.base_bf16 = true;
+    s.base_dtype = PL_DTYPE_BF16;
     pl_test_plan(&narrow, &s, &model);
     ck_assert_uint_eq(wide.program->n_tensors, narrow.program->n_tensors);
     for (uint32_t i = 0; i < wide.program->n_tensors; i++) {

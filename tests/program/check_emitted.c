@@ -124,7 +124,7 @@ static struct pl_job_shape vary(const struct pl_model *m, uint32_t mode, uint32_
         s.compute_dtype = PL_DTYPE_F32;
         s.quantize_embedding = mode == PL_MODE_QLORA;
         s.double_quant = false;
-        s.base_bf16 = v & FP32 && frozen;
+        s.base_dtype = v & FP32 && frozen ? PL_DTYPE_BF16 : PL_DTYPE_F32;
     }
     s.optimizer = optimizer;
     s.moment_dtype = v & OTHER_ADAPTER ? PL_DTYPE_BF16 : PL_DTYPE_F32;
@@ -142,7 +142,8 @@ static const char *const models[] = {"Llama-3.2-1B", "Qwen2.5-0.5B", "Qwen3-0.6B
 
 static void check_variation(const struct pl_model *m, const char *name,
                             const struct pl_job_shape *s) {
-    const struct pl_traits traits = s->base_bf16 ? pl_traits_cpu(2) : pl_traits_cuda(90);
+    const struct pl_traits traits =
+        pl_dtype_is_narrow(s->base_dtype) ? pl_traits_cpu(2) : pl_traits_cuda(90);
     struct pl_diag d = {0};
     struct pl_planned p;
     ck_assert_msg(pl_planned_init_shape(&p, s, m, &traits, &d) == PL_ERR_OK, "%s", d.message);

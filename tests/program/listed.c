@@ -62,7 +62,7 @@ void pl_test_vary(struct pl_job_shape *s, int variant) {
     if (v->in_fp32) {
         s->dtype = s->gradient_dtype = PL_DTYPE_F32;
         s->master_weights = false;
-        s->base_bf16 = v->base_bf16 && s->mode == PL_MODE_LORA;
+        s->base_dtype = v->base_bf16 && s->mode == PL_MODE_LORA ? PL_DTYPE_BF16 : PL_DTYPE_F32;
     }
     if (v->exact_gradients) s->gradient_dtype = PL_DTYPE_F32;
     s->folds_gradients = v->folds && !s->inference;

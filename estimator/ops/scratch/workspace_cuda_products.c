@@ -2,13 +2,18 @@
 #include "estimator/base/checked.h"
 #include "estimator/ops/scratch/workspace_internal.h"
 
-/* cuBLASLt multiplies matrices of one type, and a bf16 output wants bf16 inputs; fp32 inputs of
- * such a product (LoRA matrices and what comes out of them) are rounded to bf16 first, as PyTorch's
- * autocast does. A product of fp32 alone stays fp32. */
+/* cuBLASLt multiplies matrices of one type, and a narrow output wants inputs like it; fp32 inputs of
+ * such a product (LoRA matrices and what comes out of them) are rounded first, as PyTorch's autocast
+ * does. A product of fp32 alone stays fp32. */
+enum pl_dtype pl_ws_cuda_product_type(const struct pl_product_matrix m[3]) {
+    uint32_t i = 0;
+    while (i < 2 && m[i].dtype == PL_DTYPE_F32)
+        i++;
+    return m[i].dtype;
+}
+
 bool pl_ws_cuda_narrows(const struct pl_product_matrix m[3], uint32_t i) {
-    const bool all_fp32 =
-        m[0].dtype == PL_DTYPE_F32 && m[1].dtype == PL_DTYPE_F32 && m[2].dtype == PL_DTYPE_F32;
-    return !all_fp32 && m[i].dtype == PL_DTYPE_F32;
+    return pl_ws_cuda_product_type(m) != PL_DTYPE_F32 && m[i].dtype == PL_DTYPE_F32;
 }
 
 /* A copy is half the size of a tensor whose bytes were counted with checks: no overflow here. */

@@ -39,8 +39,7 @@ static bool slot_trains(const struct pl_builder *b, enum pl_slot slot, uint64_t 
 
 /* A weight that is trained is no part of the base. */
 static enum pl_dtype weight_dtype(const struct pl_builder *b, enum pl_slot slot) {
-    const bool base = b->s->base_bf16 && !pl_shape_is_whole(b->s, b->m, slot);
-    return base ? PL_DTYPE_BF16 : b->s->dtype;
+    return pl_shape_is_whole(b->s, b->m, slot) ? b->s->dtype : pl_shape_base_dtype(b->s);
 }
 
 static void add_weight(struct pl_builder *b, enum pl_slot slot, uint64_t layer) {

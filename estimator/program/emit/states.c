@@ -51,7 +51,7 @@ static void add_gradient(struct pl_builder *b, uint32_t of) {
 static void add_master(struct pl_builder *b, uint32_t of) {
     const struct pl_tensor *t = &b->p->tensors[of];
     bool asked = t->role == PL_ROLE_WEIGHT ? b->s->master_weights : b->s->adapter_masters;
-    if (asked && t->dtype == PL_DTYPE_BF16)
+    if (asked && pl_dtype_is_narrow(t->dtype))
         add_companion(b, of, PL_ROLE_MASTER, PL_MASTER_NAME, PL_DTYPE_F32, PL_CATEGORY_OPTIMIZER);
 }
 
@@ -128,7 +128,6 @@ struct pl_parts_kept {
     struct kept of[PL_MAX_PARTS];
     uint32_t norm_row; /* index among the partial sums of the norm, one for each trained tensor */
 };
-
 
 static uint32_t part_of_state(const struct pl_builder *b, const struct pl_tensor *state) {
     struct pl_part parts[PL_MAX_PARTS];

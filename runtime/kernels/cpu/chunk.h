@@ -1,7 +1,7 @@
 /* chunk.h - rows of any float dtype as short runs of fp32 on the stack.
  *
  * Kernels that pass over a row element by element work on chunks of PL_CHUNK: an fp32 chunk is used
- * where it lies, a bf16 one is widened into a buffer, so one loop serves every mix of dtypes.
+ * where it lies, a narrow one is widened into a buffer, so one loop serves every mix of dtypes.
  * Use: for (c = 0; c < cols; c += n) { n = pl_chunk_size(cols, c);
  *          x = pl_chunk(&xv, i, c, n, bx); y = pl_chunk_out(&yv, i, c, by); loop;
  *          pl_chunk_store(&yv, i, c, n, y); } */

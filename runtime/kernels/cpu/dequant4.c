@@ -30,7 +30,7 @@ struct dequant {
 
 struct values {
     float f32[BATCH * PL_QUANT_LEVELS];
-    uint16_t bf16[BATCH * PL_QUANT_LEVELS]; /* of matrices that are stored so */
+    uint16_t narrow[BATCH * PL_QUANT_LEVELS]; /* of matrices that are stored in 16 bits */
 };
 
 /* Fills the values of `blocks` (at most BATCH) blocks. */
@@ -39,7 +39,7 @@ static void scale_tables(const float *table, const float *absmax, uint64_t block
     for (uint64_t b = 0; b < blocks; b++)
         for (int i = 0; i < PL_QUANT_LEVELS; i++)
             v->f32[b * PL_QUANT_LEVELS + i] = table[i] * absmax[b];
-    if (t == PL_DTYPE_BF16) pl_narrow(v->bf16, t, v->f32, blocks * PL_QUANT_LEVELS);
+    if (pl_dtype_is_narrow(t)) pl_narrow(v->narrow, t, v->f32, blocks * PL_QUANT_LEVELS);
 }
 
 #if defined(__SSSE3__)
@@ -58,7 +58,7 @@ static void split(const uint8_t *codes, __m128i half[2]) {
     half[1] = _mm_and_si128(both, low);
 }
 
-/* Byte k of the 16 values: of bf16 two, of fp32 four. */
+/* Byte k of the 16 values: of a narrow type two, of fp32 four. */
 static __m128i plane_of_words(const uint16_t *x, int k) {
     const __m128i mask = _mm_set1_epi16(255);
     const __m128i a = _mm_and_si128(_mm_srli_epi16(load(x), 8 * k), mask);
@@ -74,7 +74,7 @@ static __m128i plane_of_floats(const float *x, int k) {
     return _mm_packus_epi16(_mm_packs_epi32(part[0], part[1]), _mm_packs_epi32(part[2], part[3]));
 }
 
-static void pick_bf16(const uint16_t *v, const uint8_t *codes, void *w) {
+static void pick_narrow(const uint16_t *v, const uint8_t *codes, void *w) {
     const __m128i low = plane_of_words(v, 0), high = plane_of_words(v, 1);
     for (int i = 0; i < BLOCK / 32; i++) {
         __m128i half[2], element[2][2]; /* [first or second of a byte][which eight] */
@@ -120,7 +120,7 @@ static unsigned code_of(const uint8_t *codes, int i) {
     return i % 2 ? codes[i / 2] & 15u : codes[i / 2] >> 4;
 }
 
-static void pick_bf16(const uint16_t *v, const uint8_t *codes, void *w) {
+static void pick_narrow(const uint16_t *v, const uint8_t *codes, void *w) {
     for (int i = 0; i < BLOCK; i++)
         ((uint16_t *)w)[i] = v[code_of(codes, i)];
 }
@@ -137,7 +137,7 @@ static void pick(const struct values *v, uint64_t k, enum pl_dtype t, const uint
     if (t == PL_DTYPE_F32)
         pick_fp32(v->f32 + k * PL_QUANT_LEVELS, codes, w);
     else
-        pick_bf16(v->bf16 + k * PL_QUANT_LEVELS, codes, w);
+        pick_narrow(v->narrow + k * PL_QUANT_LEVELS, codes, w);
 }
 
 /* The last block of an odd window: through copies, so that nothing past its end is touched. */

@@ -37,9 +37,9 @@ static void dequantise(const struct embed4 *e, uint64_t at, uint64_t end, float 
 /* Rounded before, as rows of a table in the type of x would be. */
 static void scale_values(const struct embed4 *e, float *f, uint64_t n) {
     uint16_t rounded[BLOCK];
-    if (e->x.dtype == PL_DTYPE_BF16) {
-        pl_narrow(rounded, PL_DTYPE_BF16, f, n);
-        pl_widen(f, rounded, PL_DTYPE_BF16, n);
+    if (pl_dtype_is_narrow(e->x.dtype)) {
+        pl_narrow(rounded, e->x.dtype, f, n);
+        pl_widen(f, rounded, e->x.dtype, n);
     }
     for (uint64_t i = 0; i < n; i++)
         f[i] *= e->scale;

@@ -5,7 +5,7 @@
  * together with the rows of x, a vector of each at a time, and the speed is that of memory.
  * Where both operands are bf16, the weights are taken apart two numbers at a time, into even and
  * odd elements of a stretch, and the rows of x are laid out in the same way. Where x is fp32,
- * weights in bf16 are widened in order, which costs a little more.
+ * narrow weights are widened in order, which costs a little more, and so are those of other types.
  *   F1  an element is one chain of vector additions along K and one tree over the lanes, so its
  *       bits do not depend on the other rows of x, on the threads, or on where its column stands
  *   F2  with fp32 rows of x a weight gives the same bits from either type that holds it */
@@ -58,8 +58,16 @@ static inline void ask_for(const void *w, uint64_t ahead) {
 /* A vector of a row of W from element k on. */
 static inline __attribute__((always_inline)) pl_vec load_w(const char *w, uint64_t k,
                                                            const enum pl_dtype dtype) {
-    return dtype == PL_DTYPE_F32 ? pl_vec_load((const float *)w + k)
-                                 : pl_vec_widen_bf16((const uint16_t *)w + k);
+    const char *at = w + k * pl_float_bytes(dtype);
+#define GET(T)                                                                                     \
+    case PL_DTYPE_##T:                                                                             \
+        return pl_vec_get_##T(at);
+    switch (dtype) {
+        PL_FLOAT_MAP(GET)
+    default:
+        return (pl_vec){0};
+    }
+#undef GET
 }
 
 /* rows, cols and dtype are constants wherever this is expanded, so `sum` lives in registers. x: at
@@ -158,32 +166,36 @@ static inline __attribute__((always_inline)) void multiply_apart(const struct co
     store_all(c, sum, rows, cols);
 }
 
-/* The storage of operands, as far as the loops differ. */
-enum storage { FP32, MIXED, BF16, STORAGES }; /* MIXED: x in fp32, W in bf16 */
+/* The storage of operands, as far as the loops differ: the type of W, in order, or APART. */
+enum storage { APART = PL_DTYPE_COUNT, STORAGES };
+#define STORAGE(X, arg) PL_FLOAT_LIST(X, arg) X(APART, arg)
+enum {
+#define X(T, arg) STORAGE_##T = PL_DTYPE_##T,
+    PL_FLOAT_LIST(X, ) STORAGE_APART = APART
+#undef X
+};
 
-static inline __attribute__((always_inline)) void
-multiply(const struct corner *c, const int rows, const int cols, const enum storage storage) {
-    if (storage == BF16)
+static inline __attribute__((always_inline)) void multiply(const struct corner *c, const int rows,
+                                                           const int cols, const int storage) {
+    if (storage == APART)
         multiply_apart(c, rows, cols);
     else
-        multiply_in_order(c, rows, cols, storage == FP32 ? PL_DTYPE_F32 : PL_DTYPE_BF16);
+        multiply_in_order(c, rows, cols, (enum pl_dtype)storage);
 }
 
 #define CORNER(rows, width, cols, storage)                                                         \
     static void multiply_##rows##_##width##_##storage(const struct corner *c) {                    \
-        multiply(c, rows, cols, storage);                                                          \
+        multiply(c, rows, cols, STORAGE_##storage);                                                \
     }
 #define CORNERS(width, cols, storage)                                                              \
     CORNER(1, width, cols, storage)                                                                \
     CORNER(2, width, cols, storage)                                                                \
     CORNER(3, width, cols, storage)                                                                \
     CORNER(4, width, cols, storage)
-CORNERS(whole, W_ROWS, FP32)
-CORNERS(whole, W_ROWS, MIXED)
-CORNERS(whole, W_ROWS, BF16)
-CORNERS(single, 1, FP32)
-CORNERS(single, 1, MIXED)
-CORNERS(single, 1, BF16)
+#define BOTH_WIDTHS(storage, arg)                                                                  \
+    CORNERS(whole, W_ROWS, storage)                                                                \
+    CORNERS(single, 1, storage)
+STORAGE(BOTH_WIDTHS, )
 
 typedef void (*corner_fn)(const struct corner *c);
 #define ENTRIES(width, storage)                                                                    \
@@ -192,21 +204,19 @@ typedef void (*corner_fn)(const struct corner *c);
             multiply_3_##width##_##storage, multiply_4_##width##_##storage                         \
     }
 /* [storage][is a single row of W][rows of x - 1] */
-static const corner_fn corners[STORAGES][2][X_ROWS] = {
-    [FP32] = {ENTRIES(whole, FP32), ENTRIES(single, FP32)},
-    [MIXED] = {ENTRIES(whole, MIXED), ENTRIES(single, MIXED)},
-    [BF16] = {ENTRIES(whole, BF16), ENTRIES(single, BF16)},
-};
+#define ROW(storage, arg) [STORAGE_##storage] = {ENTRIES(whole, storage), ENTRIES(single, storage)},
+static const corner_fn corners[STORAGES][2][X_ROWS] = {STORAGE(ROW, )};
 
-/* Rows of x in bf16 are copied as fp32 where the weights are in fp32. */
-static enum storage storage_of(const struct pl_gemm *g) {
-    if (g->b.dtype == PL_DTYPE_F32) return FP32;
-    return g->a.dtype == PL_DTYPE_F32 ? MIXED : BF16;
+/* Rows of x in a narrow type are copied as fp32, for bf16 weights in the order that takes them
+ * apart. */
+static int storage_of(const struct pl_gemm *g) {
+    const bool apart = pl_dtype_is_upper_half(g->a.dtype) && pl_dtype_is_upper_half(g->b.dtype);
+    return apart ? (int)APART : (int)g->b.dtype;
 }
 
 static void multiply_columns(void *arg, uint64_t col0, uint64_t col1, uint32_t worker) {
     const struct few_rows *f = arg;
-    const enum storage storage = storage_of(f->g);
+    const int storage = storage_of(f->g);
     (void)worker;
     for (uint64_t col = col0; col < col1;) {
         const bool single = col1 - col < W_ROWS;
@@ -220,7 +230,7 @@ static void multiply_columns(void *arg, uint64_t col0, uint64_t col1, uint32_t w
 
 /* Elements of a row of x as the weights want it. */
 static uint64_t laid_out(const struct pl_gemm *g) {
-    return storage_of(g) == BF16 ? pl_u64_round_up(g->a.cols, APART_STEP) : g->a.cols;
+    return storage_of(g) == APART ? pl_u64_round_up(g->a.cols, APART_STEP) : g->a.cols;
 }
 
 static bool is_laid_out(const struct pl_gemm *g) {
@@ -235,7 +245,7 @@ bool PL_LEVEL_NAME(pl_cpu_has_few_rows)(const struct pl_gemm *g) {
 /* dst[n] = row of x, element by element: a few rows, once for the whole product. */
 static void lay_out(const struct pl_gemm *g, uint64_t row, uint64_t n, float *dst) {
     const void *src = pl_at(&g->a, row, 0);
-    const bool apart = storage_of(g) == BF16;
+    const bool apart = storage_of(g) == APART;
     for (uint64_t k = 0; k < n; k++) {
         const uint64_t in = k % APART_STEP;
         const uint64_t to = apart ? k - in + in / 2 + in % 2 * PL_LANES : k;

@@ -4,6 +4,18 @@
 
 #define GROUP PL_TILE_MAX_ROWS
 
+/* Calls a function that takes a type as the constant that it is, for the type of a view. */
+#define CASE(T, call)                                                                              \
+    case PL_DTYPE_##T:                                                                             \
+        call(PL_DTYPE_##T);                                                                        \
+        break;
+#define BY_TYPE(dtype, call)                                                                       \
+    switch (dtype) {                                                                               \
+        PL_FLOAT_LIST(CASE, call)                                                                  \
+    default:                                                                                       \
+        break;                                                                                     \
+    }
+
 typedef float vec4 __attribute__((vector_size(16)));
 typedef float vec4_unaligned __attribute__((vector_size(16), aligned(sizeof(float)), may_alias));
 
@@ -32,10 +44,9 @@ static inline __attribute__((always_inline)) void pack_columns(const struct pl_v
 
 static struct pl_left turn_left(const struct pl_view *a, const struct pl_block *at, float *panel) {
     const size_t group = GROUP * (at->depth + PL_GEMM_PAD);
-    if (a->dtype == PL_DTYPE_F32)
-        pack_columns(a, at, PL_DTYPE_F32, group, panel);
-    else
-        pack_columns(a, at, PL_DTYPE_BF16, group, panel);
+#define PACK(dtype) pack_columns(a, at, dtype, group, panel)
+    BY_TYPE(a->dtype, PACK)
+#undef PACK
     return (struct pl_left){.p = panel, .rs = 1, .ks = GROUP, .group = group};
 }
 
@@ -74,10 +85,9 @@ copy_vectors(const struct pl_view *b, const struct pl_block *at, uint32_t width,
 
 static void copy_rows(const struct pl_view *b, const struct pl_block *at, uint32_t width,
                       float *panel) {
-    if (b->dtype == PL_DTYPE_F32)
-        copy_vectors(b, at, width, PL_DTYPE_F32, panel);
-    else
-        copy_vectors(b, at, width, PL_DTYPE_BF16, panel);
+#define COPY(dtype) copy_vectors(b, at, width, dtype, panel)
+    BY_TYPE(b->dtype, COPY)
+#undef COPY
 }
 
 static inline __attribute__((always_inline)) vec4 load_4(const char *src,
@@ -159,10 +169,9 @@ static void turn_rows(const struct pl_view *b, const struct pl_block *at, uint32
     const uint64_t row_bytes = b->ld * pl_float_bytes(b->dtype);
     for (uint64_t j = 0; j < rows; j += PL_LANES) {
         const char *src = pl_at(b, at->side0 + j, at->k0);
-        if (b->dtype == PL_DTYPE_F32)
-            turn(src, row_bytes, whole, width, PL_DTYPE_F32, panel + j);
-        else
-            turn(src, row_bytes, whole, width, PL_DTYPE_BF16, panel + j);
+#define TURN(dtype) turn(src, row_bytes, whole, width, dtype, panel + j)
+        BY_TYPE(b->dtype, TURN)
+#undef TURN
     }
     if (rows < width) turn_few(b, at, rows, whole, width, panel);
     for (uint64_t k = whole; k < at->depth; k++)

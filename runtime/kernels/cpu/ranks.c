@@ -40,8 +40,8 @@ struct fold {
 };
 
 /* S1 holds for each addition: what is stored in between is what one more rank would find there. */
-#define FOLD(type, widen, narrow)                                                                  \
-    static void fold_##type(const struct fold *f, uint64_t first, uint64_t end) {                  \
+#define FOLD(T, type, widen, narrow)                                                               \
+    static void fold_##T(const struct fold *f, uint64_t first, uint64_t end) {                     \
         type *g = f->g->p;                                                                         \
         for (uint64_t part = 0; part < f->n; part++) {                                             \
             const type *x = pl_fold_part(f->call, part);                                           \
@@ -53,9 +53,9 @@ struct fold {
                 g[i] = narrow(widen(g[i]) + widen(x[i]));                                          \
         }                                                                                          \
     }
-FOLD(float, , )
-FOLD(double, , )
-FOLD(uint16_t, pl_f32_from_bf16, pl_bf16_from_f32)
+#define FOLD_FLOAT(T) FOLD(T, pl_stored_##T, pl_get_##T, pl_put_##T)
+PL_FLOAT_MAP(FOLD_FLOAT)
+FOLD(F64, double, , )
 
 /* The numbers that round what a part leaves. */
 static struct pl_rng numbers_of(const struct fold *f, uint64_t part) {
@@ -64,7 +64,7 @@ static struct pl_rng numbers_of(const struct fold *f, uint64_t part) {
     return pl_rng_init(b->seed, b->step, pl_rng_sum_site(f->call->attr->site, micro_batch));
 }
 
-/* Elements [i, i + n), n <= PL_UPDATE_STRETCH, of parts in fp32 into bf16. */
+/* Elements [i, i + n), n <= PL_UPDATE_STRETCH, of parts in fp32 into a narrow sum. */
 static void fold_stretch(const struct fold *f, uint64_t i, uint64_t n) {
     uint16_t *g = (uint16_t *)f->g->p + i;
     float sum[PL_UPDATE_STRETCH];
@@ -72,7 +72,7 @@ static void fold_stretch(const struct fold *f, uint64_t i, uint64_t n) {
         const float *x = (const float *)pl_fold_part(f->call, part) + i;
         const struct pl_rng rng = numbers_of(f, part);
         if (part || f->adds) {
-            pl_widen(sum, g, PL_DTYPE_BF16, n);
+            pl_widen(sum, g, f->g->dtype, n);
             for (uint64_t j = 0; j < n; j++)
                 sum[j] += x[j];
         }
@@ -92,16 +92,17 @@ static void fold_chunk(void *arg, uint64_t first, uint64_t end, uint32_t worker)
         fold_rounded(f, first, end);
         return;
     }
+#define FOLD_CASE(T)                                                                               \
+    case PL_DTYPE_##T:                                                                             \
+        fold_##T(f, first, end);                                                                   \
+        break;
     switch (f->g->dtype) {
-    case PL_DTYPE_F64:
-        fold_double(f, first, end);
-        break;
-    case PL_DTYPE_F32:
-        fold_float(f, first, end);
-        break;
+        PL_FLOAT_MAP(FOLD_CASE)
+        FOLD_CASE(F64)
     default:
-        fold_uint16_t(f, first, end);
+        break;
     }
+#undef FOLD_CASE
 }
 
 /* Elements of a task: they stay in the second cache while all parts are added. */

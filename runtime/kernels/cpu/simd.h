@@ -39,7 +39,7 @@ static inline bool pl_indices_below(const struct pl_view *indices, uint64_t rows
     return true;
 }
 
-/* ---- fp32 and bf16 ---- */
+/* ---- bits of fp32 ---- */
 
 static inline uint32_t pl_f32_bits(float x) {
     uint32_t u;
@@ -53,38 +53,75 @@ static inline float pl_f32_from_bits(uint32_t u) {
     return x;
 }
 
-static inline float pl_f32_from_bf16(uint16_t h) { return pl_f32_from_bits((uint32_t)h << 16); }
+/* ---- storage: how a number of each type is read and written ----
+ *
+ * pl_get_T, pl_put_T for every T of PL_FLOAT_MAP; loops over many follow from them. */
+
+typedef float pl_stored_F32;
+typedef uint16_t pl_stored_BF16;
+
+static inline float pl_get_F32(float x) {
+    return x;
+}
+static inline float pl_put_F32(float x) {
+    return x;
+}
+
+static inline float pl_get_BF16(uint16_t h) {
+    return pl_f32_from_bits((uint32_t)h << 16);
+}
 
 /* Round to nearest even. Rounding would carry a NaN with low bits only into infinity, so NaNs are
  * made quiet instead. */
-static inline uint16_t pl_bf16_from_f32(float x) {
+static inline uint16_t pl_put_BF16(float x) {
     uint32_t u = pl_f32_bits(x), rounded = u + 0x7FFFu + (u >> 16 & 1);
     return (uint16_t)(((u & 0x7FFFFFFFu) > 0x7F800000u ? u | 0x400000u : rounded) >> 16);
 }
 
-/* Widens n elements of dtype F32 or BF16. */
+#define PL_STORAGE(T)                                                                              \
+    static inline void pl_widen_##T(float *restrict dst, const void *restrict src, uint64_t n) {   \
+        const pl_stored_##T *from = src;                                                           \
+        for (uint64_t i = 0; i < n; i++)                                                           \
+            dst[i] = pl_get_##T(from[i]);                                                          \
+    }                                                                                              \
+    static inline void pl_narrow_##T(void *restrict dst, const float *restrict src, uint64_t n) {  \
+        pl_stored_##T *to = dst;                                                                   \
+        for (uint64_t i = 0; i < n; i++)                                                           \
+            to[i] = pl_put_##T(src[i]);                                                            \
+    }
+PL_FLOAT_MAP(PL_STORAGE)
+#undef PL_STORAGE
+
+#define PL_WIDEN_CASE(T)                                                                           \
+    case PL_DTYPE_##T:                                                                             \
+        pl_widen_##T(dst, src, n);                                                                 \
+        break;
+#define PL_NARROW_CASE(T)                                                                          \
+    case PL_DTYPE_##T:                                                                             \
+        pl_narrow_##T(dst, src, n);                                                                \
+        break;
+
+/* Widens n elements of a float type. */
 static inline void pl_widen(float *restrict dst, const void *restrict src, enum pl_dtype t,
                             uint64_t n) {
-    if (t == PL_DTYPE_F32) {
-        if (n) memcpy(dst, src, n * sizeof *dst);
-        return;
+    switch (t) {
+        PL_FLOAT_MAP(PL_WIDEN_CASE)
+    default:
+        break;
     }
-    const uint16_t *h = src;
-    for (uint64_t i = 0; i < n; i++)
-        dst[i] = pl_f32_from_bf16(h[i]);
 }
 
-/* Stores n floats as dtype F32 or BF16. */
+/* Stores n floats as a float type. */
 static inline void pl_narrow(void *restrict dst, enum pl_dtype t, const float *restrict src,
                              uint64_t n) {
-    if (t == PL_DTYPE_F32) {
-        if (n) memcpy(dst, src, n * sizeof *src);
-        return;
+    switch (t) {
+        PL_FLOAT_MAP(PL_NARROW_CASE)
+    default:
+        break;
     }
-    uint16_t *h = dst;
-    for (uint64_t i = 0; i < n; i++)
-        h[i] = pl_bf16_from_f32(src[i]);
 }
+#undef PL_WIDEN_CASE
+#undef PL_NARROW_CASE
 
 /* ---- rows and windows of a view ---- */
 
@@ -95,7 +132,9 @@ static inline void pl_ask_for(uintptr_t at, uint64_t bytes) {
         __builtin_prefetch((const void *)(at + i), 0, 2);
 }
 
-static inline uint64_t pl_float_bytes(enum pl_dtype t) { return t == PL_DTYPE_F32 ? 4 : 2; }
+static inline uint64_t pl_float_bytes(enum pl_dtype t) {
+    return pl_dtype_is_narrow(t) ? sizeof(uint16_t) : sizeof(float);
+}
 
 /* Address of element (row, col) of a float view. */
 static inline void *pl_at(const struct pl_view *v, uint64_t row, uint64_t col) {

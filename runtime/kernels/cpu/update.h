@@ -33,7 +33,7 @@ struct pl_weight_store {
 static inline struct pl_weight_store pl_weight_store_of(const struct pl_call *c,
                                                         const struct pl_view *master) {
     struct pl_weight_store s = {.w = c->in[0], .master = *master, .first = c->attr->first_element};
-    s.rounds_stochastically = !master->p && s.w.dtype == PL_DTYPE_BF16;
+    s.rounds_stochastically = !master->p && pl_dtype_is_upper_half(s.w.dtype);
     s.rng = pl_rng_init(c->batch->seed, c->batch->step, c->attr->site);
     return s;
 }
@@ -64,7 +64,7 @@ static inline const uint16_t *pl_random_halves(const struct pl_rng *rng, uint64_
     return drawn + skipped;
 }
 
-/* Infinity and NaN have no neighbour to round to; a NaN is made quiet, as pl_bf16_from_f32 does. */
+/* Infinity and NaN have no neighbour to round to; a NaN is made quiet, as pl_put_BF16 does. */
 static inline uint16_t pl_round_stochastically(float x, uint16_t random) {
     const uint32_t u = pl_f32_bits(x), infinity = 0x7F800000u;
     const int32_t above = (int32_t)(u & 0x7FFFFFFFu) - (int32_t)infinity;

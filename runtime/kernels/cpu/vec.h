@@ -49,8 +49,12 @@ static inline void pl_vec_load_bf16(const uint16_t *p, pl_vec *even, pl_vec *odd
     *odd = (pl_vec)(both & 0xFFFF0000u);
 }
 
-/* PL_LANES numbers in bf16, in order. */
-static inline pl_vec pl_vec_widen_bf16(const uint16_t *p) {
+/* pl_vec_get_T: PL_LANES stored numbers in order, for every T of PL_FLOAT_MAP. */
+static inline pl_vec pl_vec_get_F32(const void *p) {
+    return pl_vec_load(p);
+}
+
+static inline pl_vec pl_vec_get_BF16(const void *p) {
     const pl_vec_halves h = *(const pl_vec_halves_unaligned *)p;
     return (pl_vec)(__builtin_convertvector(h, pl_vec_bits) << 16);
 }

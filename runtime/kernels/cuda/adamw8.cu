@@ -267,12 +267,18 @@ bool is_in_packs(const struct pl_call *c) {
     return aligned;
 }
 
-enum { FORM_EITHER = 4, FORMS }; /* the rest: 2 * (w is bf16) + (g is bf16), in packs */
+enum {
+#define FORM(W, G, arg) FORM_##W##_##G, /* in packs */
+    PL_UPDATE_LIST(FORM, ) FORM_EITHER,
+    FORMS
+};
 
 int form_of(const struct pl_call *c) {
-    return is_in_packs(c)
-               ? 2 * (c->in[0].dtype == PL_DTYPE_BF16) + (c->in[1].dtype == PL_DTYPE_BF16)
-               : FORM_EITHER;
+    const enum pl_dtype w = c->in[0].dtype, g = c->in[1].dtype;
+#define IS(W, G, packs)                                                                            \
+    if (packs && w == PL_DTYPE_##W && g == PL_DTYPE_##G) return FORM_##W##_##G;
+    PL_UPDATE_LIST(IS, is_in_packs(c))
+    return FORM_EITHER;
 }
 
 /* The calls among n that have this form. */
@@ -298,10 +304,9 @@ pl_err launch(struct pl_device *dev, const struct pl_call *calls, uint32_t n, in
 typedef pl_err (*launch_fn)(struct pl_device *dev, const struct pl_call *calls, uint32_t n,
                             int form);
 
-const launch_fn launches[FORMS] = {launch<float, float, float>, launch<float, __nv_bfloat16, float>,
-                                   launch<__nv_bfloat16, float, float>,
-                                   launch<__nv_bfloat16, __nv_bfloat16, float>,
-                                   launch<pl_either, pl_either, pl_either>};
+#define LAUNCH(W, G, arg) launch<pl_stored_##W, pl_stored_##G, float>,
+const launch_fn launches[FORMS] = {PL_UPDATE_LIST(LAUNCH, )
+                                       launch<pl_either, pl_either, pl_either>};
 
 /* Takes at most PL_PARTS calls. */
 pl_err run_updates(struct pl_device *dev, const struct pl_call *calls, uint32_t n) {
@@ -327,9 +332,6 @@ extern "C" pl_err pl_cuda_adamw_8bit(struct pl_device *dev, const struct pl_call
     return run_updates(dev, c, 1);
 }
 
-PL_CUDA_PRELOAD(adamw8) = {PL_CUDA_KERNEL(update_blocks<float, float, float>),
-                           PL_CUDA_KERNEL(update_blocks<float, __nv_bfloat16, float>),
-                           PL_CUDA_KERNEL(update_blocks<__nv_bfloat16, float, float>),
-                           PL_CUDA_KERNEL(update_blocks<__nv_bfloat16, __nv_bfloat16, float>),
-                           PL_CUDA_KERNEL(update_blocks<pl_either, pl_either, pl_either>),
-                           NULL};
+#define KERNEL(W, G, arg) PL_CUDA_KERNEL(update_blocks<pl_stored_##W, pl_stored_##G, float>),
+PL_CUDA_PRELOAD(adamw8) = {
+    PL_UPDATE_LIST(KERNEL, ) PL_CUDA_KERNEL(update_blocks<pl_either, pl_either, pl_either>), NULL};

@@ -249,27 +249,38 @@ pl_add_weighted(float (&c)[M][D / 8][4], const float (&w)[M][N / 8][4], const __
     }
 }
 
+static __device__ __forceinline__ void pl_put_pair(float *p, float a, float b) {
+    *(float2 *)p = make_float2(a, b);
+}
+template <typename T> static __device__ __forceinline__ void pl_put_pair(T *p, float a, float b) {
+    *(uint32_t *)p = pl_halves<T>::pack(a, b);
+}
+
+template <int D, typename T>
+static __device__ __forceinline__ void
+pl_store_pairs(T *p, uint32_t dim, const float (&x)[D / 8][4], int half, float factor) {
+#pragma unroll
+    for (int n = 0; n < D / 8; n++)
+        if ((uint32_t)n * 8 < dim)
+            pl_put_pair(p + n * 8, x[n][2 * half] * factor, x[n][2 * half + 1] * factor);
+}
+
 /* Stores factor * x, a thread's part of row g (half 0) or g + 8 (half 1) of a 16 x D block. */
 template <int D>
 static __device__ __forceinline__ void
 pl_store_part(const pl_mat<pl_either> &m, uint64_t row, uint32_t col, uint32_t dim,
               const float (&x)[D / 8][4], int half, float factor) {
     const uint64_t at = row * m.ld + col + pl_lane() % 4 * 2;
-    if (m.is_bf16) {
-        __nv_bfloat16 *p = (__nv_bfloat16 *)m.p + at;
-#pragma unroll
-        for (int n = 0; n < D / 8; n++)
-            if ((uint32_t)n * 8 < dim)
-                *(uint32_t *)(p + n * 8) =
-                    pl_ptx_pack_bf16(x[n][2 * half] * factor, x[n][2 * half + 1] * factor);
-    } else {
-        float *p = (float *)m.p + at;
-#pragma unroll
-        for (int n = 0; n < D / 8; n++)
-            if ((uint32_t)n * 8 < dim)
-                *(float2 *)(p + n * 8) =
-                    make_float2(x[n][2 * half] * factor, x[n][2 * half + 1] * factor);
+#define STORE_PAIRS(T)                                                                             \
+    case PL_DTYPE_##T:                                                                             \
+        pl_store_pairs<D>((pl_stored_##T *)m.p + at, dim, x, half, factor);                        \
+        break;
+    switch (m.dtype) {
+        PL_FLOAT_MAP(STORE_PAIRS)
+    default:
+        break;
     }
+#undef STORE_PAIRS
 }
 
 /* ---- fp32 tiles of the plain kernels ---- */

@@ -400,11 +400,11 @@ static const struct pl_attention_instance dq_plain[] = {QUERIES_PLAIN(1), QUERIE
 
 static pl_err run_stats(struct pl_device *dev, const struct pl_attention *a,
                         const struct pl_view *o, const struct pl_view *go) {
-    const bool packs =
-        o->dtype == go->dtype && a->dim % 8 == 0 && pl_is_aligned(o) && pl_is_aligned(go);
-    if (!packs) return launch_stats<pl_either, 1>(dev, a, o, go);
-    if (o->dtype == PL_DTYPE_BF16) return launch_stats<__nv_bfloat16, 8>(dev, a, o, go);
-    return launch_stats<float, 4>(dev, a, o, go);
+    static pl_err (*const launch[PL_FORMS])(struct pl_device *, const struct pl_attention *,
+                                            const struct pl_view *, const struct pl_view *) =
+        PL_FORM_TABLE(launch_stats);
+    const struct pl_view *const views[] = {o, go};
+    return launch[a->dim % 8 ? PL_FORM_EITHER : pl_form_of(views, 2)](dev, a, o, go);
 }
 
 static pl_err run_tensor(struct pl_device *dev, const struct pl_attention *a) {
@@ -434,8 +434,8 @@ static bool all_matrices(const struct pl_view *const *views, int n) {
 extern "C" pl_err pl_cuda_attention_bwd(struct pl_device *dev, const struct pl_call *c) {
     const struct pl_view *in = c->in, *out = c->out, *o = &in[3], *go = &in[5];
     const struct pl_view *const matrices[] = {&in[0], o, go, &out[0], &out[1], &out[2]};
-    const uint64_t need = pl_op_workspace_bytes(&dev->traits, PL_OP_ATTENTION_BWD, c->attr,
-                                                in[0].rows, in[0].cols);
+    const uint64_t need =
+        pl_op_workspace_bytes(&dev->traits, PL_OP_ATTENTION_BWD, c->attr, in[0].rows, in[0].cols);
     struct pl_attention a = {};
     if (!pl_attention_of(c, &in[4], &in[6], &a) || !all_matrices(matrices, 6) ||
         !pl_ws_holds(&in[7], need))
@@ -454,9 +454,7 @@ extern "C" pl_err pl_cuda_attention_bwd(struct pl_device *dev, const struct pl_c
     return tensor_cores ? run_tensor(dev, &a) : run_plain(dev, &a);
 }
 
-PL_CUDA_PRELOAD(attention_bwd) = {PL_CUDA_KERNEL(stats<float, 4>),
-                                  PL_CUDA_KERNEL(stats<__nv_bfloat16, 8>),
-                                  PL_CUDA_KERNEL(stats<pl_either, 1>),
+PL_CUDA_PRELOAD(attention_bwd) = {PL_FORM_KERNELS(stats),
                                   PL_CUDA_KERNEL(keys_tensor<32, 64, true, true>),
                                   PL_CUDA_KERNEL(keys_tensor<64, 64, true, true>),
                                   PL_CUDA_KERNEL(keys_tensor<96, 32, true, true>),

@@ -53,7 +53,7 @@ struct work {
 static __device__ __forceinline__ pl_mat<pl_either> heads_of_row(pl_mat<pl_either> m, uint32_t row,
                                                                  uint32_t col, uint32_t dim) {
     const uint64_t at = (uint64_t)row * m.ld + col;
-    m.p = m.is_bf16 ? (void *)((__nv_bfloat16 *)m.p + at) : (void *)((float *)m.p + at);
+    m.p = (char *)m.p + at * pl_bytes_as(m.dtype);
     m.ld = dim;
     return m;
 }

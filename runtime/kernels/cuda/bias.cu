@@ -91,6 +91,4 @@ extern "C" pl_err pl_cuda_bias_grad(struct pl_device *dev, const struct pl_call 
     return pl_cuda_launched();
 }
 
-PL_CUDA_PRELOAD(bias) = {
-    PL_CUDA_KERNEL(sum_chunks<float, 4>), PL_CUDA_KERNEL(sum_chunks<__nv_bfloat16, 8>),
-    PL_CUDA_KERNEL(sum_chunks<pl_either, 1>), PL_CUDA_KERNEL(sum_partials), NULL};
+PL_CUDA_PRELOAD(bias) = {PL_FORM_KERNELS(sum_chunks), PL_CUDA_KERNEL(sum_partials), NULL};

@@ -1,10 +1,10 @@
 /* common.cuh - what CUDA kernels share: elements of any storage, 16-byte packs, sums in a fixed
  * order, launch shapes, and the choice of a kernel's instance at run time.
  *
- * A kernel is a template over the storage of its operands and the elements of a pack. Three forms
- * of it exist: all operands fp32, all bf16, both in packs of 16 bytes; and one for everything else
- * (mixed storage, windows that start or stride off 16 bytes), element by element. What the builder
- * emits runs in the first two, so the third is there to be right, not to be fast.
+ * A kernel is a template over the storage of its operands and the elements of a pack. It has a form
+ * for each type of PL_FLOAT_MAP, all operands being of it, in packs of 16 bytes; and one for
+ * everything else (mixed storage, windows that start or stride off 16 bytes), element by element.
+ * What the builder emits runs in the former, so the last is there to be right, not to be fast.
  *   G1  arithmetic is fp32 or wider; a stored value is rounded once, to nearest even
  *   G2  a sum depends on shapes alone: lanes, warps and blocks are added in a fixed order, and
  *       there are no float atomics
@@ -26,7 +26,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define PL_WARP 32
+#define PL_WARP      32
 #define PL_ALL_LANES 0xffffffffu
 
 /* ---- bits ---- */
@@ -43,23 +43,81 @@ __device__ __forceinline__ uint32_t pl_bits_of_f32(float x) {
     return u;
 }
 
-/* Two floats as bf16 in one word, the first in the low half. */
-__device__ __forceinline__ uint32_t pl_bf16x2(float low, float high) {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-    uint32_t u;
-    memcpy(&u, &pair, sizeof u);
-    return u;
-}
+/* ---- elements ----
+ *
+ * Of each type of PL_FLOAT_MAP the type in C++, pl_get and pl_put; of each narrow one pl_halves. */
 
-/* ---- elements ---- */
+typedef float pl_stored_F32;
+typedef __nv_bfloat16 pl_stored_BF16;
 
 /* Storage known at run time only. */
 struct pl_either {};
 
-__device__ __forceinline__ float pl_get(const float *p) { return *p; }
-__device__ __forceinline__ float pl_get(const __nv_bfloat16 *p) { return __bfloat162float(*p); }
-__device__ __forceinline__ void pl_put(float *p, float x) { *p = x; }
-__device__ __forceinline__ void pl_put(__nv_bfloat16 *p, float x) { *p = __float2bfloat16_rn(x); }
+__device__ __forceinline__ float pl_get(const float *p) {
+    return *p;
+}
+__device__ __forceinline__ float pl_get(const __nv_bfloat16 *p) {
+    return __bfloat162float(*p);
+}
+__device__ __forceinline__ void pl_put(float *p, float x) {
+    *p = x;
+}
+__device__ __forceinline__ void pl_put(__nv_bfloat16 *p, float x) {
+    *p = __float2bfloat16_rn(x);
+}
+
+/* Two narrow numbers in one word, the first in the low half. */
+template <typename T> struct pl_halves;
+template <> struct pl_halves<__nv_bfloat16> {
+    static __device__ __forceinline__ uint32_t pack(float low, float high) {
+        const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+        uint32_t u;
+        memcpy(&u, &pair, sizeof u);
+        return u;
+    }
+    static __device__ __forceinline__ void unpack(uint32_t u, float *low, float *high) {
+        *low = pl_f32_of_bits(u << 16);
+        *high = pl_f32_of_bits(u & 0xffff0000u);
+    }
+};
+
+/* Element i of storage of this type. */
+__device__ __forceinline__ float pl_get_as(enum pl_dtype t, const void *p, uint64_t i) {
+#define PL_GET_CASE(T)                                                                             \
+    case PL_DTYPE_##T:                                                                             \
+        return pl_get((const pl_stored_##T *)p + i);
+    switch (t) {
+        PL_FLOAT_MAP(PL_GET_CASE)
+    default:
+        return 0.0f;
+    }
+#undef PL_GET_CASE
+}
+
+__device__ __forceinline__ void pl_put_as(enum pl_dtype t, void *p, uint64_t i, float x) {
+#define PL_PUT_CASE(T)                                                                             \
+    case PL_DTYPE_##T:                                                                             \
+        pl_put((pl_stored_##T *)p + i, x);                                                         \
+        break;
+    switch (t) {
+        PL_FLOAT_MAP(PL_PUT_CASE)
+    default:
+        break;
+    }
+#undef PL_PUT_CASE
+}
+
+/* Bytes of an element of this type. */
+__device__ __forceinline__ uint32_t pl_bytes_as(enum pl_dtype t) {
+    return t == PL_DTYPE_F32 ? 4 : 2;
+}
+
+/* x as it is read again where it was stored as this type. */
+__device__ __forceinline__ float pl_round_as(enum pl_dtype t, float x) {
+    float stored;
+    pl_put_as(t, &stored, 0, x);
+    return pl_get_as(t, &stored, 0);
+}
 
 /* A matrix in device memory: what a kernel sees of a view. */
 template <typename T> struct pl_mat {
@@ -79,17 +137,12 @@ template <typename T> struct pl_mat {
 template <> struct pl_mat<pl_either> {
     void *p;
     uint64_t ld;
-    bool is_bf16;
+    enum pl_dtype dtype;
     __device__ __forceinline__ float get(uint64_t row, uint64_t col) const {
-        const uint64_t i = row * ld + col;
-        return is_bf16 ? pl_get((const __nv_bfloat16 *)p + i) : pl_get((const float *)p + i);
+        return pl_get_as(dtype, p, row * ld + col);
     }
     __device__ __forceinline__ void put(uint64_t row, uint64_t col, float x) const {
-        const uint64_t i = row * ld + col;
-        if (is_bf16)
-            pl_put((__nv_bfloat16 *)p + i, x);
-        else
-            pl_put((float *)p + i, x);
+        pl_put_as(dtype, p, row * ld + col, x);
     }
 };
 
@@ -98,34 +151,28 @@ template <typename T> static inline pl_mat<T> pl_mat_of(const struct pl_view &v)
     return pl_mat<T>{(T *)v.p, v.ld};
 }
 template <> inline pl_mat<pl_either> pl_mat_of<pl_either>(const struct pl_view &v) {
-    return pl_mat<pl_either>{v.p, v.ld, v.dtype == PL_DTYPE_BF16};
+    return pl_mat<pl_either>{v.p, v.ld, v.dtype};
 }
 
 /* ---- packs: V elements as stored, in registers ---- */
 
 /* Elements of a 16-byte pack; one where the storage is not known. */
-template <typename T> struct pl_lanes {
-    static constexpr int N = 16 / sizeof(T);
-};
-template <> struct pl_lanes<pl_either> {
-    static constexpr int N = 1;
-};
+template <typename T> struct pl_lanes { static constexpr int N = 16 / sizeof(T); };
+template <> struct pl_lanes<pl_either> { static constexpr int N = 1; };
 
 template <typename T, int V> struct pl_pack {
     static_assert(V * sizeof(T) % 16 == 0, "a pack is whole words of 16 bytes");
     static constexpr int WORDS = V * sizeof(T) / 16;
     uint4 words[WORDS];
 };
-template <int V> struct pl_pack<pl_either, V> {
-    float x[V];
-};
+template <int V> struct pl_pack<pl_either, V> { float x[V]; };
 
 __device__ __forceinline__ void pl_floats(const pl_pack<pl_either, 1> &p, float (&f)[1]) {
     f[0] = p.x[0];
 }
 
-template <int V> __device__ __forceinline__ void pl_floats(const pl_pack<float, V> &p,
-                                                           float (&f)[V]) {
+template <int V>
+__device__ __forceinline__ void pl_floats(const pl_pack<float, V> &p, float (&f)[V]) {
 #pragma unroll
     for (int i = 0; i < V / 4; i++) {
         f[4 * i] = pl_f32_of_bits(p.words[i].x);
@@ -135,23 +182,21 @@ template <int V> __device__ __forceinline__ void pl_floats(const pl_pack<float, 
     }
 }
 
-template <int V> __device__ __forceinline__ void pl_floats(const pl_pack<__nv_bfloat16, V> &p,
-                                                           float (&f)[V]) {
+template <typename T, int V>
+__device__ __forceinline__ void pl_floats(const pl_pack<T, V> &p, float (&f)[V]) {
 #pragma unroll
     for (int i = 0; i < V / 8; i++) {
         const uint32_t w[4] = {p.words[i].x, p.words[i].y, p.words[i].z, p.words[i].w};
 #pragma unroll
-        for (int k = 0; k < 4; k++) {
-            f[8 * i + 2 * k] = pl_f32_of_bits(w[k] << 16);
-            f[8 * i + 2 * k + 1] = pl_f32_of_bits(w[k] & 0xffff0000u);
-        }
+        for (int k = 0; k < 4; k++)
+            pl_halves<T>::unpack(w[k], &f[8 * i + 2 * k], &f[8 * i + 2 * k + 1]);
     }
 }
 
 /* The pack that storing f in m leaves there. */
 __device__ __forceinline__ pl_pack<pl_either, 1> pl_packed(const pl_mat<pl_either> &m,
                                                            const float (&f)[1]) {
-    return {{m.is_bf16 ? __bfloat162float(__float2bfloat16_rn(f[0])) : f[0]}};
+    return {{pl_round_as(m.dtype, f[0])}};
 }
 
 template <int V>
@@ -164,15 +209,15 @@ __device__ __forceinline__ pl_pack<float, V> pl_packed(const pl_mat<float> &, co
     return p;
 }
 
-template <int V>
-__device__ __forceinline__ pl_pack<__nv_bfloat16, V> pl_packed(const pl_mat<__nv_bfloat16> &,
-                                                               const float (&f)[V]) {
-    pl_pack<__nv_bfloat16, V> p;
+template <typename T, int V>
+__device__ __forceinline__ pl_pack<T, V> pl_packed(const pl_mat<T> &, const float (&f)[V]) {
+    typedef pl_halves<T> halves;
+    pl_pack<T, V> p;
 #pragma unroll
     for (int i = 0; i < V / 8; i++)
         p.words[i] = make_uint4(
-            pl_bf16x2(f[8 * i], f[8 * i + 1]), pl_bf16x2(f[8 * i + 2], f[8 * i + 3]),
-            pl_bf16x2(f[8 * i + 4], f[8 * i + 5]), pl_bf16x2(f[8 * i + 6], f[8 * i + 7]));
+            halves::pack(f[8 * i], f[8 * i + 1]), halves::pack(f[8 * i + 2], f[8 * i + 3]),
+            halves::pack(f[8 * i + 4], f[8 * i + 5]), halves::pack(f[8 * i + 6], f[8 * i + 7]));
     return p;
 }
 
@@ -198,9 +243,8 @@ __device__ __forceinline__ pl_pack<T, V> pl_load(const pl_mat<T> &m, uint64_t ro
 }
 
 template <>
-__device__ __forceinline__ pl_pack<pl_either, 1> pl_load<pl_either, 1>(const pl_mat<pl_either> &m,
-                                                                       uint64_t row, uint64_t col,
-                                                                       uint64_t) {
+__device__ __forceinline__ pl_pack<pl_either, 1>
+pl_load<pl_either, 1>(const pl_mat<pl_either> &m, uint64_t row, uint64_t col, uint64_t) {
     return {{m.get(row, col)}};
 }
 
@@ -266,23 +310,46 @@ template <typename Op, typename T> __device__ __forceinline__ T pl_team_reduce(T
 
 /* ---- forms ---- */
 
-enum { PL_FORM_F32, PL_FORM_BF16, PL_FORM_EITHER, PL_FORMS };
+enum {
+#define PL_FORM(T) PL_FORM_##T,
+    PL_FLOAT_MAP(PL_FORM) PL_FORM_EITHER,
+#undef PL_FORM
+    PL_FORMS
+};
 
-/* The instances of `template <typename T, int V> kernel` with packs of 16 bytes. */
+/* The instances of `template <typename T, int V> kernel` with packs of 16 bytes, and of
+ * `template <typename T> kernel`. */
+#define PL_FORM_INSTANCE(T, kernel) kernel<pl_stored_##T, pl_lanes<pl_stored_##T>::N>,
 #define PL_FORM_TABLE(kernel)                                                                      \
-    {kernel<float, pl_lanes<float>::N>, kernel<__nv_bfloat16, pl_lanes<__nv_bfloat16>::N>,         \
-     kernel<pl_either, 1>}
+    { PL_FLOAT_LIST(PL_FORM_INSTANCE, kernel) kernel<pl_either, 1> }
+#define PL_TYPE_INSTANCE(T, kernel) kernel<pl_stored_##T>,
+#define PL_TYPE_TABLE(kernel)                                                                      \
+    { PL_FLOAT_LIST(PL_TYPE_INSTANCE, kernel) kernel<pl_either> }
 
 /* The same instances of a __global__ function, for PL_CUDA_PRELOAD. */
+#define PL_FORM_KERNEL(T, kernel) PL_CUDA_KERNEL(kernel<pl_stored_##T, pl_lanes<pl_stored_##T>::N>),
 #define PL_FORM_KERNELS(kernel)                                                                    \
-    PL_CUDA_KERNEL(kernel<float, pl_lanes<float>::N>),                                             \
-        PL_CUDA_KERNEL(kernel<__nv_bfloat16, pl_lanes<__nv_bfloat16>::N>),                         \
-        PL_CUDA_KERNEL(kernel<pl_either, 1>)
+    PL_FLOAT_LIST(PL_FORM_KERNEL, kernel) PL_CUDA_KERNEL(kernel<pl_either, 1>)
+#define PL_TYPE_KERNEL(T, kernel) PL_CUDA_KERNEL(kernel<pl_stored_##T>),
+#define PL_TYPE_KERNELS(kernel)                                                                    \
+    PL_FLOAT_LIST(PL_TYPE_KERNEL, kernel) PL_CUDA_KERNEL(kernel<pl_either>)
 
 /* True if packs of 16 bytes can be read at columns that are multiples of one. */
 static inline bool pl_is_aligned(const struct pl_view *v) {
-    const uint64_t size = v->dtype == PL_DTYPE_BF16 ? 2 : 4;
+    const uint64_t size = pl_dtype_is_narrow(v->dtype) ? 2 : 4;
     return (uintptr_t)v->p % 16 == 0 && (v->rows <= 1 || v->ld * size % 16 == 0);
+}
+
+static inline int pl_form_of_type(enum pl_dtype t) {
+#define PL_FORM_CASE(T)                                                                            \
+    case PL_DTYPE_##T:                                                                             \
+        return PL_FORM_##T;
+    switch (t) {
+        PL_FLOAT_MAP(PL_FORM_CASE)
+    default:
+        return PL_FORM_EITHER;
+    }
+#undef PL_FORM_CASE
 }
 
 /* The form that serves all of n views; absent ones are passed over. */
@@ -290,9 +357,7 @@ static inline int pl_form_of(const struct pl_view *const *views, int n) {
     int form = -1;
     for (int i = 0; i < n; i++) {
         if (!views[i]->p) continue;
-        const int own = views[i]->dtype == PL_DTYPE_F32    ? PL_FORM_F32
-                        : views[i]->dtype == PL_DTYPE_BF16 ? PL_FORM_BF16
-                                                           : PL_FORM_EITHER;
+        const int own = pl_form_of_type(views[i]->dtype);
         if (!pl_is_aligned(views[i]) || (form >= 0 && form != own)) return PL_FORM_EITHER;
         form = own;
     }
@@ -301,11 +366,14 @@ static inline int pl_form_of(const struct pl_view *const *views, int n) {
 
 /* Elements of a pack in this form. */
 static inline unsigned pl_form_lanes(int form) {
-    return form == PL_FORM_BF16 ? 8 : form == PL_FORM_F32 ? 4 : 1;
+#define PL_LANES_OF(T) pl_lanes<pl_stored_##T>::N,
+    static const unsigned lanes[PL_FORMS] = {PL_FLOAT_MAP(PL_LANES_OF) pl_lanes<pl_either>::N};
+#undef PL_LANES_OF
+    return lanes[form];
 }
 
 static inline bool pl_is_float(const struct pl_view *v) {
-    return v->dtype == PL_DTYPE_F32 || v->dtype == PL_DTYPE_BF16;
+    return pl_dtype_is_float(v->dtype);
 }
 
 /* A vector [n,1] as one row of n columns. */

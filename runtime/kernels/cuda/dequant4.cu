@@ -151,12 +151,12 @@ struct embed4 {
     pl_mat<pl_either> x;
     uint64_t cols, vocab;
     float scale;
-    bool rounds; /* as rows of a table in bf16 would be, before they are scaled */
     struct tables tables;
 };
 
+/* Rounded first, as rows of a table in the type of x would be. */
 __device__ __forceinline__ float scaled(const embed4 &e, float f) {
-    return (e.rounds ? __bfloat162float(__float2bfloat16_rn(f)) : f) * e.scale;
+    return pl_round_as(e.x.dtype, f) * e.scale;
 }
 
 __global__ void __launch_bounds__(BLOCK) embed4_rows(const embed4 e) {
@@ -175,10 +175,12 @@ __global__ void __launch_bounds__(BLOCK) embed4_rows(const embed4 e) {
 
 } // namespace
 
+#define INSTANCE(T, kernel) kernel<pl_stored_##T, 4>, /* four bytes of codes a thread */
+
 /* in: codes[..]u8, absmax[..]f32, absmax8?[..]u8, offset?[1]f32; out: w[O,K]. */
 extern "C" pl_err pl_cuda_dequant4(struct pl_device *dev, const struct pl_call *c) {
     static pl_err (*const by_form[PL_FORMS])(const struct dequant_call *, cudaStream_t) = {
-        launch<float, 4>, launch<__nv_bfloat16, 4>, launch<pl_either, 1>};
+        PL_FLOAT_LIST(INSTANCE, launch) launch<pl_either, 1>};
     struct dequant_call d = {c, c->out[PL_DEQUANT4_OUT_W], pl_quant_window_of(c),
                              pl_quant_elements(&c->out[PL_DEQUANT4_OUT_W])};
     if (!pl_dequant4_is_sound(c)) return PL_ERR_PLAN_BROKEN;
@@ -204,7 +206,6 @@ extern "C" pl_err pl_cuda_embed4(struct pl_device *dev, const struct pl_call *c)
                 x->cols,
                 pl_embed4_vocab(c),
                 pl_embed_scale(c->attr),
-                x->dtype == PL_DTYPE_BF16,
                 {}};
     fill_tables(c->attr->quant, &e.tables);
     PL_LAUNCH(embed4_rows, dim3((unsigned)x->rows), dim3(BLOCK), sizeof e.tables,
@@ -212,6 +213,7 @@ extern "C" pl_err pl_cuda_embed4(struct pl_device *dev, const struct pl_call *c)
     return pl_cuda_launched();
 }
 
-PL_CUDA_PRELOAD(dequant4) = {
-    PL_CUDA_KERNEL(dequantise<float, 4>), PL_CUDA_KERNEL(dequantise<__nv_bfloat16, 4>),
-    PL_CUDA_KERNEL(dequantise<pl_either, 1>), PL_CUDA_KERNEL(embed4_rows), NULL};
+#define KERNEL(T, kernel) PL_CUDA_KERNEL(kernel<pl_stored_##T, 4>),
+PL_CUDA_PRELOAD(dequant4) = {PL_FLOAT_LIST(KERNEL, dequantise)
+                                 PL_CUDA_KERNEL(dequantise<pl_either, 1>),
+                             PL_CUDA_KERNEL(embed4_rows), NULL};

@@ -9,23 +9,17 @@
 
 #define BLOCK 256
 
-static __device__ __forceinline__ float widened(float x) {
-    return x;
-}
 static __device__ __forceinline__ double widened(double x) {
     return x;
 }
-static __device__ __forceinline__ float widened(__nv_bfloat16 x) {
-    return __bfloat162float(x);
-}
-static __device__ __forceinline__ void store(float *to, float x) {
-    *to = x;
+template <typename T> static __device__ __forceinline__ float widened(T x) {
+    return pl_get(&x);
 }
 static __device__ __forceinline__ void store(double *to, double x) {
     *to = x;
 }
-static __device__ __forceinline__ void store(__nv_bfloat16 *to, float x) {
-    *to = __float2bfloat16(x);
+template <typename T> static __device__ __forceinline__ void store(T *to, float x) {
+    pl_put(to, x);
 }
 
 template <typename T>
@@ -57,8 +51,8 @@ template <typename T> static pl_err launch(struct pl_device *dev, const struct p
     if (grid > INT32_MAX) return PL_ERR_PLAN_BROKEN;
     PL_LAUNCH(fold<T>, dim3((unsigned)grid), dim3(BLOCK), 0, pl_cuda_of(dev)->stream,
               (const T *)parts->p, (const T *)own->p, (uint64_t)c->attr->rank, (T *)g->p, size,
-              parts->rows / g->rows + (own->p != NULL),
-              c->attr->all_ranks ? NULL : c->batch->facts, pl_call_adds(c));
+              parts->rows / g->rows + (own->p != NULL), c->attr->all_ranks ? NULL : c->batch->facts,
+              pl_call_adds(c));
     return pl_cuda_launched();
 }
 
@@ -134,17 +128,18 @@ static pl_err launch_rounded(struct pl_device *dev, const struct pl_call *c) {
 extern "C" pl_err pl_cuda_fold(struct pl_device *dev, const struct pl_call *c) {
     if (!pl_fold_fits(c)) return PL_ERR_PLAN_BROKEN;
     if (pl_fold_rounds(c)) return launch_rounded(dev, c);
+#define FOLD(T)                                                                                    \
+    case PL_DTYPE_##T:                                                                             \
+        return launch<pl_stored_##T>(dev, c);
     switch (c->out[PL_FOLD_OUT_G].dtype) {
+        PL_FLOAT_MAP(FOLD)
     case PL_DTYPE_F64:
         return launch<double>(dev, c);
-    case PL_DTYPE_F32:
-        return launch<float>(dev, c);
     default:
-        return launch<__nv_bfloat16>(dev, c);
+        return PL_ERR_PLAN_BROKEN;
     }
 }
 
-PL_CUDA_PRELOAD(fold) = {PL_CUDA_KERNEL(fold<float>), PL_CUDA_KERNEL(fold<double>),
-                         PL_CUDA_KERNEL(fold<__nv_bfloat16>),
+PL_CUDA_PRELOAD(fold) = {PL_FLOAT_LIST(PL_TYPE_KERNEL, fold) PL_CUDA_KERNEL(fold<double>),
                          PL_CUDA_KERNEL(fold_rounded<float, __nv_bfloat16, PL_UPDATE_PACK>),
                          PL_CUDA_KERNEL(fold_rounded<pl_either, pl_either, 1>), NULL};

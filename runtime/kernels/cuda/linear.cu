@@ -1,5 +1,5 @@
-/* linear.cu - LINEAR, LINEAR_DX, LINEAR_DW: which operand of a product is which, bf16 copies of
- * fp32 inputs where the other operands are bf16, and sums of no terms, which no library does. */
+/* linear.cu - LINEAR, LINEAR_DX, LINEAR_DW: which operand of a product is which, narrow
+ * copies of fp32 inputs where another operand is narrow, and sums of no terms, which no library does. */
 #include "runtime/kernels/cuda/pairs.cuh"
 #include "runtime/kernels/cuda/products.h"
 #include "runtime/kernels/cuda/set_rows.h"
@@ -41,15 +41,15 @@ static struct pl_product_matrix matrix_of(const struct pl_view *v) {
     return m;
 }
 
-/* A bf16 copy of v at `to`, rows close together. v becomes the copy. */
-static pl_err narrow(struct pl_device *dev, struct pl_view *v, void *to) {
+/* A copy of v as `dtype` at `to`, rows close together. v becomes the copy. */
+static pl_err narrow(struct pl_device *dev, struct pl_view *v, enum pl_dtype dtype, void *to) {
     static void (*const launch[PL_PAIRS])(struct pl_rows_shape, cudaStream_t,
                                           const struct pl_view *, const struct pl_view *) =
         PL_PAIR_TABLE(launch_convert);
     struct pl_view copy = *v;
     copy.p = to;
     copy.ld = v->cols;
-    copy.dtype = PL_DTYPE_BF16;
+    copy.dtype = dtype;
     const int pair = pl_pair_of(v, NULL, &copy);
     launch[pair](pl_rows_shape_of(v->rows, v->cols, pair), pl_cuda_of(dev)->stream, v, &copy);
     *v = copy;
@@ -63,7 +63,8 @@ static pl_err narrow_inputs(struct pl_device *dev, struct pl_product *g,
     struct pl_view *const inputs[] = {&g->a, &g->b};
     for (uint32_t i = 0; i < 2; i++)
         if (pl_ws_cuda_narrows(m, i))
-            PL_TRY(narrow(dev, inputs[i], copies + pl_ws_cuda_narrowed(m, i)));
+            PL_TRY(narrow(dev, inputs[i], pl_ws_cuda_product_type(m),
+                          copies + pl_ws_cuda_narrowed(m, i)));
     return PL_ERR_OK;
 }
 

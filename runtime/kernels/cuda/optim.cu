@@ -339,7 +339,15 @@ __global__ void __launch_bounds__(BLOCK)
     pl_store(t.w, row, col, t.cols, pl_packed(t.w, p));
 }
 
-enum { FORM_EITHER = 8, FORMS }; /* the rest: one bit each, in packs: states, w, g are bf16 */
+/* The instances of updates in packs, by the types of weights, gradients and states: X(W, G, S, arg)
+ */
+#define INSTANCE_LIST(X, arg) PL_UPDATE_LIST(X##_IN_F32, arg) PL_UPDATE_LIST(X##_IN_BF16, arg)
+enum {
+#define FORM_IN_F32(W, G, arg)  FORM_##W##_##G##_F32,
+#define FORM_IN_BF16(W, G, arg) FORM_##W##_##G##_BF16,
+    INSTANCE_LIST(FORM, ) FORM_EITHER,
+    FORMS
+};
 
 struct update_call {
     const struct pl_call *call;
@@ -348,8 +356,8 @@ struct update_call {
     int form;
 };
 
-bool has_bf16_states(const struct update_call *u) {
-    return u->state[0].p && u->state[0].dtype == PL_DTYPE_BF16;
+bool has_narrow_states(const struct update_call *u) {
+    return u->state[0].p && pl_dtype_is_narrow(u->state[0].dtype);
 }
 
 /* Packs need every tensor in one piece and aligned. */
@@ -363,8 +371,14 @@ int form_of(struct update_call *u) {
     for (const struct pl_view *v : views)
         packs = packs && pl_is_aligned(v);
     if (!packs) return FORM_EITHER;
-    return 4 * has_bf16_states(u) + 2 * (u->w.dtype == PL_DTYPE_BF16) +
-           (u->g.dtype == PL_DTYPE_BF16);
+    const enum pl_dtype w = u->w.dtype, g = u->g.dtype;
+    const enum pl_dtype s = u->state[0].p ? u->state[0].dtype : PL_DTYPE_F32;
+#define IS(W, G, S)                                                                                \
+    if (w == PL_DTYPE_##W && g == PL_DTYPE_##G && s == PL_DTYPE_##S) return FORM_##W##_##G##_##S;
+#define IS_IN_F32(W, G, arg)  IS(W, G, F32)
+#define IS_IN_BF16(W, G, arg) IS(W, G, BF16)
+    INSTANCE_LIST(IS, )
+    return FORM_EITHER;
 }
 
 template <typename Rule> bool update_call_of(const struct pl_call *c, struct update_call *u) {
@@ -394,7 +408,7 @@ update<W, G, S> update_of(const struct update_call *u) {
     t.row_blocks = (uint32_t)pl_u64_div_up(u->w.cols, (uint64_t)BLOCK * V);
     t.decays = u->call->attr->decay;
     t.rounding = pl_rounding_of(u->call, &u->master);
-    t.rounds_states = has_bf16_states(u);
+    t.rounds_states = has_narrow_states(u);
     return t;
 }
 
@@ -431,15 +445,11 @@ template <typename Rule>
 pl_err run_updates(struct pl_device *dev, const struct pl_call *calls, uint32_t n) {
     static pl_err (*const by_form[FORMS])(struct pl_device *, const struct update_call *, uint32_t,
                                           int) = {
-        launch_updates<Rule, float, float, float, PL_UPDATE_PACK>,
-        launch_updates<Rule, float, __nv_bfloat16, float, PL_UPDATE_PACK>,
-        launch_updates<Rule, __nv_bfloat16, float, float, PL_UPDATE_PACK>,
-        launch_updates<Rule, __nv_bfloat16, __nv_bfloat16, float, PL_UPDATE_PACK>,
-        launch_updates<Rule, float, float, __nv_bfloat16, PL_UPDATE_PACK>,
-        launch_updates<Rule, float, __nv_bfloat16, __nv_bfloat16, PL_UPDATE_PACK>,
-        launch_updates<Rule, __nv_bfloat16, float, __nv_bfloat16, PL_UPDATE_PACK>,
-        launch_updates<Rule, __nv_bfloat16, __nv_bfloat16, __nv_bfloat16, PL_UPDATE_PACK>,
-        launch_updates<Rule, pl_either, pl_either, pl_either, 1>};
+#define LAUNCH(W, G, S)                                                                            \
+    launch_updates<Rule, pl_stored_##W, pl_stored_##G, pl_stored_##S, PL_UPDATE_PACK>,
+#define LAUNCH_IN_F32(W, G, arg)  LAUNCH(W, G, F32)
+#define LAUNCH_IN_BF16(W, G, arg) LAUNCH(W, G, BF16)
+        INSTANCE_LIST(LAUNCH, ) launch_updates<Rule, pl_either, pl_either, pl_either, 1>};
     struct update_call u[PL_PARTS];
     for (uint32_t i = 0; i < n; i++)
         if (!update_call_of<Rule>(&calls[i], &u[i])) return PL_ERR_PLAN_BROKEN;
@@ -497,15 +507,14 @@ extern "C" pl_err pl_cuda_clip_scale(struct pl_device *dev, const struct pl_call
     extern "C" pl_err pl_cuda_##op(struct pl_device *dev, const struct pl_call *c) {               \
         return run_updates<struct op>(dev, c, 1);                                                  \
     }
-#define UPDATE_KERNELS_OF(op, S)                                                                   \
-    PL_CUDA_KERNEL(update_elements<struct op, float, float, S, PL_UPDATE_PACK>),                   \
-        PL_CUDA_KERNEL(update_elements<struct op, float, __nv_bfloat16, S, PL_UPDATE_PACK>),       \
-        PL_CUDA_KERNEL(update_elements<struct op, __nv_bfloat16, float, S, PL_UPDATE_PACK>),       \
-        PL_CUDA_KERNEL(                                                                            \
-            update_elements<struct op, __nv_bfloat16, __nv_bfloat16, S, PL_UPDATE_PACK>)
+#define KERNEL(W, G, S, op)                                                                        \
+    PL_CUDA_KERNEL(                                                                                \
+        update_elements<struct op, pl_stored_##W, pl_stored_##G, pl_stored_##S, PL_UPDATE_PACK>),
+#define KERNEL_IN_F32(W, G, op)  KERNEL(W, G, F32, op)
+#define KERNEL_IN_BF16(W, G, op) KERNEL(W, G, BF16, op)
 #define UPDATE_KERNELS(op)                                                                         \
-    UPDATE_KERNELS_OF(op, float), UPDATE_KERNELS_OF(op, __nv_bfloat16),                            \
-        PL_CUDA_KERNEL(update_elements<struct op, pl_either, pl_either, pl_either, 1>)
+    INSTANCE_LIST(KERNEL, op)                                                                      \
+    PL_CUDA_KERNEL(update_elements<struct op, pl_either, pl_either, pl_either, 1>)
 
 UPDATE(adamw)
 UPDATE(sgd)

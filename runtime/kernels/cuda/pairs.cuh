@@ -12,23 +12,31 @@
 
 #include "runtime/kernels/cuda/common.cuh"
 
+/* The pairs that go in packs: types that are read and written, of which one is fp32 or both are the
+ * same; three for each narrow type. */
 enum {
     PL_PAIR_F32_F32, /* read, written */
-    PL_PAIR_F32_BF16,
-    PL_PAIR_BF16_F32,
-    PL_PAIR_BF16_BF16,
-    PL_PAIR_EITHER, /* mixed sources, or off 16 bytes */
+#define PL_PAIRS_OF(T) PL_PAIR_F32_##T, PL_PAIR_##T##_F32, PL_PAIR_##T##_##T,
+    PL_NARROW_MAP(PL_PAIRS_OF) PL_PAIR_EITHER, /* mixed sources, or off 16 bytes */
+#undef PL_PAIRS_OF
     PL_PAIRS
 };
 
-#define PL_PAIR_INSTANCES(X, kernel)                                                               \
-    X(kernel<float, float, 4>), X(kernel<float, __nv_bfloat16, 8>),                                \
-        X(kernel<__nv_bfloat16, float, 8>), X(kernel<__nv_bfloat16, __nv_bfloat16, 8>),            \
-        X(kernel<pl_either, pl_either, 1>)
-#define PL_PAIR_ITSELF(...) __VA_ARGS__
+#define PL_PAIR_INSTANCES(T, kernel)                                                               \
+    kernel<float, pl_stored_##T, 8>, kernel<pl_stored_##T, float, 8>,                              \
+        kernel<pl_stored_##T, pl_stored_##T, 8>,
 #define PL_PAIR_TABLE(kernel)                                                                      \
-    { PL_PAIR_INSTANCES(PL_PAIR_ITSELF, kernel) }
-#define PL_PAIR_KERNELS(kernel) PL_PAIR_INSTANCES(PL_CUDA_KERNEL, kernel)
+    {                                                                                              \
+        kernel<float, float, 4>,                                                                   \
+            PL_NARROW_LIST(PL_PAIR_INSTANCES, kernel) kernel<pl_either, pl_either, 1>              \
+    }
+#define PL_PAIR_KERNELS_OF(T, kernel)                                                              \
+    PL_CUDA_KERNEL(kernel<float, pl_stored_##T, 8>),                                               \
+        PL_CUDA_KERNEL(kernel<pl_stored_##T, float, 8>),                                           \
+        PL_CUDA_KERNEL(kernel<pl_stored_##T, pl_stored_##T, 8>),
+#define PL_PAIR_KERNELS(kernel)                                                                    \
+    PL_CUDA_KERNEL(kernel<float, float, 4>),                                                       \
+        PL_NARROW_LIST(PL_PAIR_KERNELS_OF, kernel) PL_CUDA_KERNEL(kernel<pl_either, pl_either, 1>)
 
 /* other: one more source, NULL or absent if there is none. */
 static inline int pl_pair_of(const struct pl_view *src, const struct pl_view *other,
@@ -36,7 +44,15 @@ static inline int pl_pair_of(const struct pl_view *src, const struct pl_view *ot
     if (other && other->p && (other->dtype != src->dtype || !pl_is_aligned(other)))
         return PL_PAIR_EITHER;
     if (!pl_is_aligned(src) || !pl_is_aligned(dst)) return PL_PAIR_EITHER;
-    return (src->dtype == PL_DTYPE_BF16) << 1 | (dst->dtype == PL_DTYPE_BF16);
+    const enum pl_dtype s = src->dtype, d = dst->dtype;
+    if (s == PL_DTYPE_F32 && d == PL_DTYPE_F32) return PL_PAIR_F32_F32;
+#define PL_PAIR_IF(T)                                                                              \
+    if (s == PL_DTYPE_F32 && d == PL_DTYPE_##T) return PL_PAIR_F32_##T;                            \
+    if (s == PL_DTYPE_##T && d == PL_DTYPE_F32) return PL_PAIR_##T##_F32;                          \
+    if (s == PL_DTYPE_##T && d == PL_DTYPE_##T) return PL_PAIR_##T##_##T;
+    PL_NARROW_MAP(PL_PAIR_IF)
+#undef PL_PAIR_IF
+    return PL_PAIR_EITHER;
 }
 
 static inline unsigned pl_pair_lanes(int pair) {

@@ -165,7 +165,7 @@ static struct key key_of(const struct pl_product *g) {
     if (has_bias(g) && alignment_of(g->bias.p) < key.alignment[2])
         key.alignment[2] = alignment_of(g->bias.p);
     key.kind = (uint32_t)(g->trans_a | g->trans_b << 1 | has_bias(g) << 2 |
-                          (g->a.dtype == PL_DTYPE_BF16) << 3 | (g->c.dtype == PL_DTYPE_BF16) << 4);
+                          (uint32_t)g->a.dtype << 3 | (uint32_t)g->c.dtype << 8);
     return key;
 }
 
@@ -181,9 +181,15 @@ static uint64_t round_tokens(uint64_t n) {
     return (n + step - 1) / step * step;
 }
 
+/* The name that the library has for each storage type. */
+static const uint32_t library_types[PL_DTYPE_COUNT] = {
+    [PL_DTYPE_F32] = CUDA_R_32F,
+    [PL_DTYPE_BF16] = CUDA_R_16BF,
+};
+
 static cublasStatus_t set_layout(const struct pl_products *p, int i, enum pl_dtype dtype,
                                  uint64_t rows, uint64_t cols, uint64_t ld) {
-    const uint32_t type = dtype == PL_DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+    const uint32_t type = library_types[dtype];
     const int64_t stride = (int64_t)ld;
     const struct {
         cublasLtMatrixLayoutAttribute_t attribute;

@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 /* C[m,n] = alpha * op(A)[m,k] op(B)[k,n] + (adds ? C : 0) + bias[n], row-major, where op transposes
- * when trans_* is set. a and b are both fp32 or both bf16; c is fp32 or as they are; bias, absent
+ * when trans_* is set. a and b have one float type; c is fp32 or as they are; bias, absent
  * when its p is NULL, is as c. No dimension is 0. ws: aligned to 256 bytes. */
 struct pl_product {
     bool trans_a, trans_b, adds;

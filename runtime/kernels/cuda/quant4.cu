@@ -154,8 +154,8 @@ __global__ void __launch_bounds__(BLOCK) nest_absmax(const struct nest t) {
 
 /* in: x?[..]; out: codes[n/2]u8, absmax[n/64]f32. */
 extern "C" pl_err pl_cuda_quant4(struct pl_device *dev, const struct pl_call *c) {
-    static pl_err (*const by_form[PL_FORMS])(const struct pl_call *, cudaStream_t) = {
-        launch<float>, launch<__nv_bfloat16>, launch<pl_either>};
+    static pl_err (*const by_form[PL_FORMS])(const struct pl_call *, cudaStream_t) =
+        PL_TYPE_TABLE(launch);
     cudaStream_t stream = pl_cuda_of(dev)->stream;
     struct pl_view run = c->in[PL_QUANT4_X];
     if (!pl_quant4_is_sound(c)) return PL_ERR_PLAN_BROKEN;
@@ -183,7 +183,5 @@ extern "C" pl_err pl_cuda_nest4(struct pl_device *dev, const struct pl_call *c) 
     return pl_cuda_launched();
 }
 
-PL_CUDA_PRELOAD(quant4) = {
-    PL_CUDA_KERNEL(quantise<float>),     PL_CUDA_KERNEL(quantise<__nv_bfloat16>),
-    PL_CUDA_KERNEL(quantise<pl_either>), PL_CUDA_KERNEL(quantise<made>),
-    PL_CUDA_KERNEL(nest_absmax),         NULL};
+PL_CUDA_PRELOAD(quant4) = {PL_TYPE_KERNELS(quantise), PL_CUDA_KERNEL(quantise<made>),
+                           PL_CUDA_KERNEL(nest_absmax), NULL};

@@ -56,8 +56,8 @@ template <typename T> pl_err launch(const struct pl_call *c, cudaStream_t stream
 
 /* out: w[..]. */
 extern "C" pl_err pl_cuda_start(struct pl_device *dev, const struct pl_call *c) {
-    static pl_err (*const by_form[PL_FORMS])(const struct pl_call *, cudaStream_t) = {
-        launch<float>, launch<__nv_bfloat16>, launch<pl_either>};
+    static pl_err (*const by_form[PL_FORMS])(const struct pl_call *, cudaStream_t) =
+        PL_TYPE_TABLE(launch);
     struct pl_view run = c->out[PL_START_OUT_W];
     if (!pl_start_is_sound(c)) return PL_ERR_PLAN_BROKEN;
     run.rows = 1;
@@ -65,5 +65,4 @@ extern "C" pl_err pl_cuda_start(struct pl_device *dev, const struct pl_call *c) 
     return by_form[pl_form_of(views, 1)](c, pl_cuda_of(dev)->stream);
 }
 
-PL_CUDA_PRELOAD(start) = {PL_CUDA_KERNEL(fill<float>), PL_CUDA_KERNEL(fill<__nv_bfloat16>),
-                          PL_CUDA_KERNEL(fill<pl_either>), NULL};
+PL_CUDA_PRELOAD(start) = {PL_TYPE_KERNELS(fill), NULL};

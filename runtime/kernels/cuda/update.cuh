@@ -82,6 +82,10 @@ static inline struct pl_view pl_flat(const struct pl_view *v) {
     return f;
 }
 
+/* The types of weights and their gradients for which updates are made in packs: X(w, g, arg) */
+#define PL_UPDATE_LIST(X, arg)                                                                     \
+    X(F32, F32, arg) X(F32, BF16, arg) X(BF16, F32, arg) X(BF16, BF16, arg)
+
 /* The random bits that round a tensor: those of (seed, step, site). */
 struct pl_rounding {
     bool is_on;
@@ -92,7 +96,7 @@ struct pl_rounding {
 static inline struct pl_rounding pl_rounding_of(const struct pl_call *c,
                                                 const struct pl_view *master) {
     struct pl_rounding r = {};
-    r.is_on = !master->p && c->in[0].dtype == PL_DTYPE_BF16;
+    r.is_on = !master->p && pl_dtype_is_upper_half(c->in[0].dtype);
     r.site = c->attr->site;
     r.seed = c->batch->seed;
     return r;
