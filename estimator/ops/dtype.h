@@ -24,8 +24,8 @@ enum pl_dtype {
 };
 
 /* The types that a step stores weights, activations and gradients in: operands, conversions and
- * kernels of both back-ends are made from these lists. X(NAME), or X(NAME, arg); the narrow ones are
- * shorter than fp32, so a value is rounded that is stored in one. */
+ * kernels of both back-ends are made from these lists. X(NAME), or X(NAME, arg); the narrow ones
+ * are shorter than fp32, so a value is rounded that is stored in one. */
 #define PL_NARROW_LIST(X, arg) X(BF16, arg)
 #define PL_FLOAT_LIST(X, arg)  X(F32, arg) PL_NARROW_LIST(X, arg)
 #define PL_LISTED(NAME, X)     X(NAME)
@@ -49,8 +49,8 @@ enum pl_dtype pl_dtype_by_name(const char *name);
 uint64_t pl_dtype_bytes(enum pl_dtype t);
 const char *pl_dtype_name(enum pl_dtype t);
 const char *pl_dtype_file_name(enum pl_dtype t);
-/* Returns the nearest number that a narrow type holds, to even between two, or x itself for any other
- * type. x is finite. */
+/* Returns the nearest number that a narrow type holds, to even between two, or x itself for any
+ * other type. x is finite. */
 float pl_dtype_round(enum pl_dtype t, float x);
 
 #endif

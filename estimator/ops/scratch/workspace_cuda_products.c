@@ -2,9 +2,9 @@
 #include "estimator/base/checked.h"
 #include "estimator/ops/scratch/workspace_internal.h"
 
-/* cuBLASLt multiplies matrices of one type, and a narrow output wants inputs like it; fp32 inputs of
- * such a product (LoRA matrices and what comes out of them) are rounded first, as PyTorch's autocast
- * does. A product of fp32 alone stays fp32. */
+/* cuBLASLt multiplies matrices of one type, and a narrow output wants inputs like it; fp32 inputs
+ * of such a product (LoRA matrices and what comes out of them) are rounded first, as PyTorch's
+ * autocast does. A product of fp32 alone stays fp32. */
 enum pl_dtype pl_ws_cuda_product_type(const struct pl_product_matrix m[3]) {
     uint32_t i = 0;
     while (i < 2 && m[i].dtype == PL_DTYPE_F32)

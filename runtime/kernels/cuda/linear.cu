@@ -1,5 +1,5 @@
-/* linear.cu - LINEAR, LINEAR_DX, LINEAR_DW: which operand of a product is which, narrow
- * copies of fp32 inputs where another operand is narrow, and sums of no terms, which no library does. */
+/* linear.cu - LINEAR, LINEAR_DX, LINEAR_DW: which operand of a product is which, narrow copies of
+ * fp32 inputs where another operand is narrow, and sums of no terms, which no library does. */
 #include "runtime/kernels/cuda/pairs.cuh"
 #include "runtime/kernels/cuda/products.h"
 #include "runtime/kernels/cuda/set_rows.h"
