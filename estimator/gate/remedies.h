@@ -1,6 +1,7 @@
 /* remedies.h - what would make a job fit, each change planned for real.
  *
- * In: a question and its plan.  Out: the remedies, with their prices.  Needs: price, search. No I/O.
+ * In: a question and its plan.  Out: the remedies, with their prices.  Needs: price, search. No
+ * I/O.
  *   R1  nothing of the user's settings is changed here: remedies are advice
  *   R2  a remedy has the bytes of the job with that change typed after it and the same batch size:
  *       level and chunk that are open are decided again

@@ -14,9 +14,10 @@
 #include "runtime/comm/comm.h"
 
 /* *device: that of the job, with `auto` decided. Asks NVML about a GPU; *gpu is {0} on the CPU. No
- * CUDA call is made in this process (gpu_query.h). world: nullable, this process is alone. Of several ranks each takes the GPU of
- * its number on the machine, or all of them the CPU where no GPU answers. NO_DEVICE: the GPU that
- * the job names cannot be used, or the machine has fewer GPUs than ranks. */
+ * CUDA call is made in this process (gpu_query.h). world: nullable, this process is alone. Each of
+ * several ranks takes the GPU of its number on the machine, or all of them take the CPU where no
+ * GPU answers. NO_DEVICE: the GPU that the job names cannot be used, or the machine has fewer GPUs
+ * than ranks. */
 pl_err pl_device_decide(const struct pl_job *job, const struct pl_world *world, uint32_t *device,
                         struct pl_gpu *gpu, struct pl_diag *d);
 /* The GPUs of this machine that kernels run on, from the first to the first that is none, up to

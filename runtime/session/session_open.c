@@ -30,8 +30,8 @@ static void tell_compiling(const struct pl_session *s) {
     const uint32_t sm = s->pf->gpu.sm;
     if (!ops->lacks_code || !ops->lacks_code(sm)) return;
     fprintf(s->messages,
-            "plimsoll: note: the driver compiles the kernels for this GPU, which takes some seconds; "
-            "a build with -Dcuda-arch=%u has them\n",
+            "plimsoll: note: the driver compiles the kernels for this GPU, which takes some "
+            "seconds; a build with -Dcuda-arch=%u has them\n",
             sm);
 }
 

@@ -1,6 +1,6 @@
 /* check_lt.c - which cuBLASLt is taken where there are several. LD_LIBRARY_PATH names a directory
- * with a version 13 that refuses to start, as the real one does on an older driver, and a version 12
- * that works. */
+ * with a version 13 that refuses to start, as the real one does on an older driver, and a version
+ * 12 that works. */
 #include "runtime/device/device.h"
 #include "runtime/kernels/back_ends.h"
 #include "tests/cuda_sim/sim.h"

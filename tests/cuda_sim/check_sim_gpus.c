@@ -126,7 +126,8 @@ START_TEST(a_first_run_leaves_room_for_the_kernels_of_the_library) {
     set("PLSIM_LIBRARY_BYTES", textf("%d", LIBRARY * MIB));
     set("PLSIM_MEMORY_BYTES", textf("%.0f", arena + (TABLE + MARGIN + 1 + room) * MIB));
     set("PLIMSOLL_GRAPHS", "0");
-    struct outcome o = plimsoll_train(dir, (const char *[]){"device=cuda", "output_dir=first", NULL});
+    const char *const args[] = {"device=cuda", "output_dir=first", NULL};
+    struct outcome o = plimsoll_train(dir, args);
     if (_i) {
         ck_assert_msg(o.status == 0, "exit %d: %s", o.status, o.err);
     } else {

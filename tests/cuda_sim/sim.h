@@ -85,8 +85,8 @@ uint64_t plsim_own_bytes(void);
 void plsim_start(void);
 /* The context exists from now on. */
 void plsim_need_context(void);
-/* The library loads its kernels at its first product: takes PLSIM_LIBRARY_BYTES of the device, once.
- * False: too little is free. */
+/* The library loads its kernels at its first product: takes PLSIM_LIBRARY_BYTES of the device,
+ * once. False: too little is free. */
 bool plsim_load_kernels(void);
 /* The neighbour and the context leave, and what the library took. */
 void plsim_memory_restart(void);

@@ -39,9 +39,9 @@ struct pl_lt {
 };
 
 /* Finds the library - the one that PLIMSOLL_CUBLASLT names, else the versions of cuBLASLt that are
- * known to have these functions: those that the driver knows first, newest first, and the first that
- * starts - and fills the table. RUNTIME_NO_DEVICE says what is missing; RUNTIME_DEVICE_OOM: the
- * device has no memory for it. */
+ * known to have these functions: those that the driver knows first, newest first, and the first
+ * that starts - and fills the table. RUNTIME_NO_DEVICE says what is missing; RUNTIME_DEVICE_OOM:
+ * the device has no memory for it. */
 pl_err pl_lt_load(const struct pl_lt **out, struct pl_diag *d);
 /* The table goes, the library stays in the process. NULL-safe; sets it to NULL. */
 void pl_lt_unload(const struct pl_lt **lt);
