@@ -136,10 +136,10 @@ enum pl_dtype pl_job_base_dtype(const struct pl_job *job, const struct pl_model 
 
 static pl_err check_base(const struct pl_job *job, const struct pl_traits *traits,
                          struct pl_diag *d) {
-    const char *name = pl_dtype_name(job->base_dtype);
     if (!pl_dtype_is_narrow(job->base_dtype) || job->dtype != PL_DTYPE_F32 ||
         traits->backend != PL_BACKEND_CUDA)
         return PL_ERR_OK;
+    const char *name = pl_dtype_name(job->base_dtype);
     pl_job_error(job, PL_KEY_base_dtype, PL_ERR_CONFIG_CONFLICT, d,
                  "`base_dtype: %s` with `dtype: fp32`: a GPU multiplies numbers of one type", name);
     pl_diag_hint(d, "remove `base_dtype`, or set `dtype: %s`", name);
