@@ -59,7 +59,7 @@ pl_err pl_anew_take(struct pl_preflight *pf, struct pl_anew *a, struct pl_diag *
     pl_graphs_grant(pf);
     pl_preflight_take_built(&pf->spec, pf->estimate.planned.program);
     pl_forecast_init(&pf->forecast, pf, &a->notes);
-    return pl_record_renew(pf, pf->record, d);
+    return pl_record_renew(pf, pf->files.record, d);
 }
 
 void pl_anew_finish(struct pl_anew *a) {

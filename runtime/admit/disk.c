@@ -30,7 +30,8 @@ static uint64_t free_bytes(const char *dir) {
  * the newest is there. */
 static uint64_t more_checkpoints(const struct pl_preflight *pf, uint64_t there) {
     const struct pl_job *job = pf->job;
-    const uint64_t left = pf->total_steps - pl_u64_min(pf->total_steps, pf->resume_state.step);
+    const uint64_t left =
+        pf->total_steps - pl_u64_min(pf->total_steps, pf->files.resume_state.step);
     if (!job->save_steps) return 0;
     return pl_u64_min(pl_u64_div_up(left, job->save_steps),
                       1 + job->save_total_limit - pl_u64_min(there, job->save_total_limit));

@@ -36,7 +36,7 @@ static pl_err make(const char *path, bool *made, struct pl_diag *d) {
 static pl_err make_part(struct pl_preflight *pf, const char *path, struct pl_diag *d) {
     bool made;
     PL_TRY(make(path, &made, d));
-    if (made && !pf->made) pf->made = strlen(path);
+    if (made && !pf->files.made) pf->files.made = strlen(path);
     return PL_ERR_OK;
 }
 
@@ -56,8 +56,8 @@ static pl_err make_all(struct pl_preflight *pf, const char *path, struct pl_diag
 
 /* Directories that hold a file by now stay. */
 static void remove_made(const struct pl_preflight *pf) {
-    char *path = pf->made ? pl_strdup(pf->job->output_dir) : NULL;
-    for (size_t n = path ? strlen(path) : 0; n >= pf->made && n;) {
+    char *path = pf->files.made ? pl_strdup(pf->job->output_dir) : NULL;
+    for (size_t n = path ? strlen(path) : 0; n >= pf->files.made && n;) {
         path[n] = 0;
         if (rmdir(path) != 0 && errno != ENOENT) break;
         while (n && path[n] != '/')
@@ -99,10 +99,10 @@ static pl_err take(struct pl_preflight *pf, struct pl_diag *d) {
     const char *path = pf->job->output_dir;
     for (int tries = 0; tries < 3; tries++) {
         PL_TRY(make_all(pf, path, d));
-        PL_TRY(lock_dir(path, LOCK_EX, &pf->lock, d));
-        pf->locks = is_there_still(path, pf->lock);
-        if (pf->locks) return PL_ERR_OK;
-        close(pf->lock);
+        PL_TRY(lock_dir(path, LOCK_EX, &pf->files.lock, d));
+        pf->files.locks = is_there_still(path, pf->files.lock);
+        if (pf->files.locks) return PL_ERR_OK;
+        close(pf->files.lock);
     }
     return is_taken(path, d);
 }
@@ -137,9 +137,9 @@ static pl_err look(const char *path, struct pl_diag *d) {
 
 void pl_output_dir_release(struct pl_preflight *pf) {
     remove_made(pf);
-    if (pf->locks) close(pf->lock);
-    pf->locks = false;
-    pf->made = 0;
+    if (pf->files.locks) close(pf->files.lock);
+    pf->files.locks = false;
+    pf->files.made = 0;
 }
 
 /* The pre-flight looked for checkpoints before the directory was locked. */
@@ -148,8 +148,8 @@ static pl_err check_resume(const struct pl_preflight *pf, struct pl_diag *d) {
     if (strcmp(pf->job->resume, "auto") != 0 && strcmp(pf->job->resume, "force") != 0)
         return PL_ERR_OK;
     PL_TRY(pl_checkpoint_find(pf->job->output_dir, &newest, NULL, d));
-    bool same = newest && pf->resume_path ? strcmp(newest, pf->resume_path) == 0
-                                          : !newest && !pf->resume_path;
+    bool same = newest && pf->files.resume_path ? strcmp(newest, pf->files.resume_path) == 0
+                                                : !newest && !pf->files.resume_path;
     free(newest);
     if (same) return PL_ERR_OK;
     pl_diag_at(d, PL_ERR_IO, pf->job->output_dir, 0, 0,
@@ -205,14 +205,15 @@ static pl_err look_for_foreign_weights(const struct pl_job *job, bool *there, st
  * nothing is lost: it passes by what is there. */
 static pl_err check_stale(const struct pl_preflight *pf, const struct pl_run_state *finished,
                           struct pl_diag *d) {
-    const struct pl_run_state *from = &pf->resume_state;
+    const struct pl_run_state *from = &pf->files.resume_state;
     const bool named = strcmp(pf->job->resume, "auto") != 0;
-    if (!pf->resume_path || named || from->run_number > finished->run_number) return PL_ERR_OK;
+    if (!pf->files.resume_path || named || from->run_number > finished->run_number)
+        return PL_ERR_OK;
     if (from->run_number == finished->run_number &&
         pl_u64_max(from->step, pf->total_steps) >= finished->step)
         return PL_ERR_OK;
     return refuse(pf, d, "%s was saved before the run that is finished in %s, at step %llu of %llu",
-                  pf->resume_path, pf->job->output_dir, (unsigned long long)from->step,
+                  pf->files.resume_path, pf->job->output_dir, (unsigned long long)from->step,
                   (unsigned long long)finished->step);
 }
 
@@ -235,8 +236,8 @@ pl_err pl_output_dir_judge(struct pl_preflight *pf, const json_t *record, struct
     struct pl_run_record r = {0};
     const struct pl_job *job = pf->job;
     bool there = false, foreign = false;
-    if (job->mode == PL_MODE_FULL && pf->model_dir && !job->overwrite_output_dir &&
-        is_same_directory(pf->model_dir, job->output_dir))
+    if (job->mode == PL_MODE_FULL && pf->files.model_dir && !job->overwrite_output_dir &&
+        is_same_directory(pf->files.model_dir, job->output_dir))
         return refuse(pf, d,
                       "output_dir is the directory of the model that is trained, whose "
                       "weights would be replaced");
@@ -247,7 +248,7 @@ pl_err pl_output_dir_judge(struct pl_preflight *pf, const json_t *record, struct
     if (!there) return PL_ERR_OK;
     struct pl_diag why = {0};
     pl_err err = pl_run_record_read(&r, job->output_dir, &why);
-    if (err == PL_ERR_OK) pf->finished = r.state;
+    if (err == PL_ERR_OK) pf->files.finished = r.state;
     if (job->overwrite_output_dir)
         err = PL_ERR_OK;
     else if (err == PL_ERR_CHECKPOINT_MISMATCH)
@@ -285,15 +286,16 @@ pl_err pl_output_dir_identify(struct pl_preflight *pf, struct pl_diag *d) {
     PL_TRY(pl_checkpoint_search(pf->job->output_dir, PL_CHECKPOINT_OWN, &path,
                                 told ? NULL : &pf->notes, d));
     pl_err err = path ? pl_checkpoint_read_state(path, &newest, d) : PL_ERR_OK;
-    const bool same = path && pf->resume_path && is_same_directory(path, pf->resume_path);
+    const bool same =
+        path && pf->files.resume_path && is_same_directory(path, pf->files.resume_path);
     free(path);
     if (err != PL_ERR_OK) return err;
-    const uint64_t last = pl_u64_max(newest.run_number, pf->finished.run_number);
+    const uint64_t last = pl_u64_max(newest.run_number, pf->files.finished.run_number);
     if (same && newest.run_number && newest.run_number == last) {
-        pf->run.run_number = newest.run_number;
-        memcpy(pf->run.run_id, newest.run_id, sizeof pf->run.run_id);
+        pf->files.run.run_number = newest.run_number;
+        memcpy(pf->files.run.run_id, newest.run_id, sizeof pf->files.run.run_id);
         return PL_ERR_OK;
     }
-    pf->run.run_number = last + 1;
-    return make_id(pf->run.run_id, d);
+    pf->files.run.run_number = last + 1;
+    return make_id(pf->files.run.run_id, d);
 }

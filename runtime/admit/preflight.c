@@ -76,10 +76,10 @@ static void arm_host_fault(struct pl_preflight *pf) {
 /* The record of the run, and what it is compared with. */
 static pl_err record(struct pl_preflight *pf, const struct pl_admission *how, struct pl_diag *d) {
     pl_preflight_compare(pf);
-    PL_TRY(pl_record_make(pf, &pf->record, d));
-    PL_TRY(pl_record_check_resumed(pf, pf->record, &pf->notes, d));
+    PL_TRY(pl_record_make(pf, &pf->files.record, d));
+    PL_TRY(pl_record_check_resumed(pf, pf->files.record, &pf->notes, d));
     if (!how->judges_output) return PL_ERR_OK;
-    PL_TRY(pl_output_dir_judge(pf, pf->record, d));
+    PL_TRY(pl_output_dir_judge(pf, pf->files.record, d));
     return how->makes_output ? pl_output_dir_identify(pf, d) : PL_ERR_OK;
 }
 
@@ -128,9 +128,9 @@ pl_err pl_preflight_init(struct pl_preflight *pf, const struct pl_job *job,
 static pl_err take_adapter(struct pl_preflight *pf, struct pl_diag *d) {
     char *path;
     PL_TRY(pl_find_adapter(pf->job, &path, d));
-    pl_err err =
-        path ? pl_adapter_job_read(&pf->adapter_names, &pf->model, path, &pf->spec.facts.adapter, d)
-             : PL_ERR_OK;
+    pl_err err = path ? pl_adapter_job_read(&pf->files.adapter_names, &pf->model, path,
+                                            &pf->spec.facts.adapter, d)
+                      : PL_ERR_OK;
     free(path);
     return err;
 }
@@ -144,7 +144,7 @@ pl_err pl_preflight_init_generate(struct pl_preflight *pf, const struct pl_job *
     pl_resolve(&pf->spec);
     pf->global_batch = job->batch_size;
     PL_TRY(pl_preflight_find_model(pf, d));
-    PL_TRY(pl_generation_config_take(pf->config_path, &pf->model, &pf->notes, d));
+    PL_TRY(pl_generation_config_take(pf->files.config_path, &pf->model, &pf->notes, d));
     facts->is_stored_wide = strcmp(pf->model.torch_dtype, "float32") == 0;
     PL_TRY(take_adapter(pf, d));
     pl_resolve(&pf->spec);
@@ -154,25 +154,33 @@ pl_err pl_preflight_init_generate(struct pl_preflight *pf, const struct pl_job *
     return pl_preflight_weights(pf, true, d);
 }
 
+static void finish_data(struct pl_run_data *data) {
+    if (data->eval != data->rows) pl_data_close(&data->eval);
+    pl_data_close(&data->rows);
+    pl_walk_finish(&data->walk);
+    pl_holdout_finish(&data->held);
+    pl_holdout_finish(&data->left_out);
+}
+
+static void finish_files(struct pl_run_files *files) {
+    pl_job_finish(&files->adapter_names);
+    free(files->model_dir);
+    free(files->config_path);
+    free(files->resume_path);
+    json_decref(files->resume_job);
+    json_decref(files->record);
+}
+
 void pl_preflight_finish(struct pl_preflight *pf) {
     pl_estimate_finish(&pf->estimate);
     pl_planned_finish(&pf->first);
     pl_autobatch_finish(&pf->search);
     pl_comm_close(&pf->comm);
-    if (pf->eval_data != pf->data) pl_data_close(&pf->eval_data);
-    pl_data_close(&pf->data);
-    pl_walk_finish(&pf->walk);
-    pl_holdout_finish(&pf->held);
-    pl_holdout_finish(&pf->left_out);
     pl_cut_finish(&pf->cut);
     pl_text_finish(&pf->notes);
-    pl_job_finish(&pf->adapter_names);
-    free(pf->model_dir);
-    free(pf->config_path);
-    free(pf->resume_path);
-    json_decref(pf->resume_job);
-    json_decref(pf->record);
     pl_output_dir_release(pf);
+    finish_data(&pf->data);
+    finish_files(&pf->files);
     if (pf->host_fault) pl_alloc_fail(0, 0);
     *pf = (struct pl_preflight){0};
 }

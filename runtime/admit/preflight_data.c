@@ -14,10 +14,10 @@ static uint64_t rows_in(const struct pl_holdout *h, const struct pl_data_file *f
 
 /* A file that is named to be trained on, and whose rows are all held out. */
 static void note_untrained_files(struct pl_preflight *pf) {
-    for (uint32_t i = 0; i < pl_data_files(pf->data); i++) {
-        const struct pl_data_file *f = pl_data_file(pf->data, i);
-        const uint64_t held = rows_in(&pf->held, f);
-        if (!held || rows_in(&pf->left_out, f) < f->rows) continue;
+    for (uint32_t i = 0; i < pl_data_files(pf->data.rows); i++) {
+        const struct pl_data_file *f = pl_data_file(pf->data.rows, i);
+        const uint64_t held = rows_in(&pf->data.held, f);
+        if (!held || rows_in(&pf->data.left_out, f) < f->rows) continue;
         pl_text_addf(&pf->notes,
                      "%s: no row of it is trained on: `val_set_size` holds out all of its %llu "
                      "rows; `split: eval` names rows for evaluation\n",
@@ -28,18 +28,18 @@ static void note_untrained_files(struct pl_preflight *pf) {
 static pl_err hold_out(struct pl_preflight *pf, const struct pl_holdout *untrained,
                        struct pl_diag *d) {
     const struct pl_job *job = pf->job;
-    const uint64_t rows = pl_data_rows(pf->data) - untrained->n;
-    if (pf->eval_data) pf->eval_rows = pl_data_rows(pf->eval_data);
-    if (pf->eval_data || job->val_set_size <= 0) return PL_ERR_OK;
+    const uint64_t rows = pl_data_rows(pf->data.rows) - untrained->n;
+    if (pf->data.eval) pf->data.n_eval = pl_data_rows(pf->data.eval);
+    if (pf->data.eval || job->val_set_size <= 0) return PL_ERR_OK;
     uint64_t held = job->val_set_size < 1 ? (uint64_t)ceil((double)rows * job->val_set_size)
                                           : (uint64_t)job->val_set_size;
     if (held >= rows)
         return pl_job_error(job, PL_KEY_val_set_size, PL_ERR_CONFIG_RANGE, d,
                             "val_set_size holds out %llu of %llu rows, none is left to train on",
                             (unsigned long long)held, (unsigned long long)rows);
-    PL_TRY(pl_holdout_draw(&pf->held, pf->data, untrained, held, job->seed, d));
-    pf->eval_rows = held;
-    pf->eval_data = pf->data;
+    PL_TRY(pl_holdout_draw(&pf->data.held, pf->data.rows, untrained, held, job->seed, d));
+    pf->data.n_eval = held;
+    pf->data.eval = pf->data.rows;
     return PL_ERR_OK;
 }
 
@@ -48,9 +48,9 @@ static pl_err split_rows(struct pl_preflight *pf, struct pl_diag *d) {
     struct pl_holdout untrained = {0};
     pl_err err;
     if (!pl_job_reads_in_circle(pf->job))
-        PL_TRY_GOTO(pl_holdout_untrained(&untrained, pf->data, d), out);
+        PL_TRY_GOTO(pl_holdout_untrained(&untrained, pf->data.rows, d), out);
     PL_TRY_GOTO(hold_out(pf, &untrained, d), out);
-    PL_TRY_GOTO(pl_holdout_join(&pf->left_out, &untrained, &pf->held, d), out);
+    PL_TRY_GOTO(pl_holdout_join(&pf->data.left_out, &untrained, &pf->data.held, d), out);
     note_untrained_files(pf);
 out:
     pl_holdout_finish(&untrained);
@@ -72,33 +72,35 @@ static void tell_reading(void *ctx, const struct pl_data_reading *at) {
 static pl_err read_rows(struct pl_preflight *pf, struct pl_progress *progress, struct pl_diag *d) {
     const struct pl_data_watch watch = {tell_reading, progress};
     const struct pl_data_watch *told = progress ? &watch : NULL;
-    PL_TRY(pl_data_read(pf->data, &pf->notes, told, d));
-    record_chat(pf, pf->data);
-    return pf->eval_data ? pl_data_read(pf->eval_data, &pf->notes, told, d) : PL_ERR_OK;
+    PL_TRY(pl_data_read(pf->data.rows, &pf->notes, told, d));
+    record_chat(pf, pf->data.rows);
+    return pf->data.eval ? pl_data_read(pf->data.eval, &pf->notes, told, d) : PL_ERR_OK;
 }
 
 pl_err pl_preflight_tokenizer(struct pl_preflight *pf, struct pl_diag *d) {
-    PL_TRY(pl_data_begin_split(pf->job, &pf->model, PL_SPLIT_TRAIN, &pf->data, d));
-    return pl_data_begin_split(pf->job, &pf->model, PL_SPLIT_EVAL, &pf->eval_data, d);
+    PL_TRY(pl_data_begin_split(pf->job, &pf->model, PL_SPLIT_TRAIN, &pf->data.rows, d));
+    return pl_data_begin_split(pf->job, &pf->model, PL_SPLIT_EVAL, &pf->data.eval, d);
 }
 
 pl_err pl_preflight_data(struct pl_preflight *pf, struct pl_progress *progress, struct pl_diag *d) {
     const struct pl_job *job = pf->job;
-    PL_TRY(pl_data_find(pf->data, d));
-    if (pf->eval_data) PL_TRY(pl_data_find(pf->eval_data, d));
+    PL_TRY(pl_data_find(pf->data.rows, d));
+    if (pf->data.eval) PL_TRY(pl_data_find(pf->data.eval, d));
     pl_err err = read_rows(pf, progress, d);
     if (progress) pl_progress_clear(progress);
     if (err != PL_ERR_OK) return err;
     PL_TRY(split_rows(pf, d));
-    if (pf->eval_data) record_chat(pf, pf->eval_data);
+    if (pf->data.eval) record_chat(pf, pf->data.eval);
     uint64_t pack_tokens = job->packing ? job->max_seq_length : 0;
-    if (pf->held.n)
-        pl_walk_held(&pf->eval_walk, &pf->held);
+    if (pf->data.held.n)
+        pl_walk_held(&pf->data.eval_walk, &pf->data.held);
     else
-        pl_walk_init(&pf->eval_walk, 0, pf->eval_rows, false, 0);
-    pf->source = (struct pl_batch_source){pf->data, &pf->walk, pack_tokens};
-    pf->eval_source = (struct pl_batch_source){pf->eval_data, &pf->eval_walk, pack_tokens};
-    PL_TRY(pl_walk_mix(&pf->walk, pf->data, &pf->left_out, job->shuffle, job->seed, d));
-    pf->walk.circle = pl_job_reads_in_circle(job);
+        pl_walk_init(&pf->data.eval_walk, 0, pf->data.n_eval, false, 0);
+    pf->data.source = (struct pl_batch_source){pf->data.rows, &pf->data.walk, pack_tokens};
+    pf->data.eval_source =
+        (struct pl_batch_source){pf->data.eval, &pf->data.eval_walk, pack_tokens};
+    PL_TRY(
+        pl_walk_mix(&pf->data.walk, pf->data.rows, &pf->data.left_out, job->shuffle, job->seed, d));
+    pf->data.walk.circle = pl_job_reads_in_circle(job);
     return PL_ERR_OK;
 }

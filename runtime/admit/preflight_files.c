@@ -35,20 +35,20 @@ pl_err pl_preflight_find_model(struct pl_preflight *pf, struct pl_diag *d) {
                               &config, d),
                 out);
     PL_TRY_GOTO(settle(&config, d), out);
-    pf->config_path = config.config;
+    pf->files.config_path = config.config;
     config.config = NULL;
     if (job->init == PL_INIT_PRETRAINED) {
         struct pl_model_ref *from = job->model_config ? &weights : &config;
         if (job->model_config)
             PL_TRY_GOTO(pl_find_model(job, job->model, &pf->notes, &weights, d), out);
         PL_TRY_GOTO(settle(from, d), out);
-        pf->in_hub_cache = from->origin == PL_ORIGIN_HUB_CACHE;
-        pf->model_dir = from->weights_dir;
+        pf->files.in_hub_cache = from->origin == PL_ORIGIN_HUB_CACHE;
+        pf->files.model_dir = from->weights_dir;
         from->weights_dir = NULL;
     }
-    err = pl_model_read(pf->config_path, &pf->model, d);
+    err = pl_model_read(pf->files.config_path, &pf->model, d);
     if (err == PL_ERR_OK && !job->inference)
-        err = pl_model_check_trains(&pf->model, pf->config_path, d);
+        err = pl_model_check_trains(&pf->model, pf->files.config_path, d);
 out:
     pl_model_ref_finish(&config);
     pl_model_ref_finish(&weights);
@@ -65,13 +65,13 @@ const struct pl_program *pl_preflight_whole(const struct pl_preflight *pf) {
 static pl_err check_weights(const struct pl_preflight *pf, struct pl_diag *d) {
     const struct pl_program *p = pl_preflight_whole(pf);
     const bool is_exact = pf->base_was_auto && pl_dtype_is_narrow(p->shape.base_dtype);
-    return is_exact ? pl_model_check_exact(p, pf->model_dir, d)
-                    : pl_model_check_files(p, pf->model_dir, d);
+    return is_exact ? pl_model_check_exact(p, pf->files.model_dir, d)
+                    : pl_model_check_files(p, pf->files.model_dir, d);
 }
 
 static pl_err refuse_without_weights(const struct pl_preflight *pf, struct pl_diag *d) {
-    return pf->model_dir && !pf->in_hub_cache ? check_weights(pf, d)
-                                              : pl_model_not_here(pf->job->model, d);
+    return pf->files.model_dir && !pf->files.in_hub_cache ? check_weights(pf, d)
+                                                          : pl_model_not_here(pf->job->model, d);
 }
 
 static pl_err warn_without_weights(struct pl_preflight *pf, struct pl_diag *d) {
@@ -83,13 +83,13 @@ static pl_err warn_without_weights(struct pl_preflight *pf, struct pl_diag *d) {
 }
 
 pl_err pl_preflight_weights(struct pl_preflight *pf, bool needed, struct pl_diag *d) {
-    bool here = pf->model_dir != NULL;
+    bool here = pf->files.model_dir != NULL;
     if (pf->job->init != PL_INIT_PRETRAINED) return PL_ERR_OK;
-    if (here) PL_TRY(pl_model_has_weights(pf->model_dir, &here, d));
+    if (here) PL_TRY(pl_model_has_weights(pf->files.model_dir, &here, d));
     if (!here) return needed ? refuse_without_weights(pf, d) : warn_without_weights(pf, d);
     PL_TRY(check_weights(pf, d));
     /* Files that cannot be read were refused above. */
-    (void)pl_model_note_surplus(pl_preflight_whole(pf), pf->model_dir, &pf->notes, NULL);
+    (void)pl_model_note_surplus(pl_preflight_whole(pf), pf->files.model_dir, &pf->notes, NULL);
     return PL_ERR_OK;
 }
 
@@ -106,7 +106,7 @@ static pl_err check_adapter(const struct pl_preflight *pf, struct pl_diag *d) {
 
 /* Chats of a run that is resumed show the day that they showed when it began. */
 static void keep_chat_day(struct pl_preflight *pf) {
-    const uint32_t day = pf->resume_state.chat_day;
+    const uint32_t day = pf->files.resume_state.chat_day;
     if (!day || pf->job->chat_date) return;
     snprintf(pf->spec.facts.chat_date, sizeof pf->spec.facts.chat_date, "%04u-%02u-%02u",
              day / 10000, day / 100 % 100, day % 100);
@@ -126,14 +126,14 @@ static struct pl_kept kept_of(const struct pl_run_state *s, const json_t *job) {
 
 static pl_err read_resumed(struct pl_preflight *pf, struct pl_diag *d) {
     struct pl_run_record r;
-    PL_TRY(pl_run_record_read(&r, pf->resume_path, d));
-    pf->resume_state = r.state;
-    pf->resume_job = r.job ? json_incref(r.job) : NULL;
+    PL_TRY(pl_run_record_read(&r, pf->files.resume_path, d));
+    pf->files.resume_state = r.state;
+    pf->files.resume_job = r.job ? json_incref(r.job) : NULL;
     if (!r.files)
         pl_text_addf(&pf->notes,
                      "%s is of an earlier version: it has no digests, and does not record the job "
                      "and data that it was trained with\n",
-                     pf->resume_path);
+                     pf->files.resume_path);
     pl_run_record_finish(&r);
     return PL_ERR_OK;
 }
@@ -142,13 +142,13 @@ pl_err pl_preflight_find_resume(struct pl_preflight *pf, struct pl_diag *d) {
     const char *resume = pf->job->resume;
     if (strcmp(resume, "never") == 0) return PL_ERR_OK;
     if (strcmp(resume, "auto") == 0 || strcmp(resume, "force") == 0)
-        PL_TRY(pl_checkpoint_find(pf->job->output_dir, &pf->resume_path, &pf->notes, d));
-    else if (!(pf->resume_path = pl_strdup(resume)))
+        PL_TRY(pl_checkpoint_find(pf->job->output_dir, &pf->files.resume_path, &pf->notes, d));
+    else if (!(pf->files.resume_path = pl_strdup(resume)))
         return pl_host_oom(d, "a path");
-    if (!pf->resume_path) return PL_ERR_OK;
+    if (!pf->files.resume_path) return PL_ERR_OK;
     PL_TRY(read_resumed(pf, d));
     keep_chat_day(pf);
-    pf->spec.facts.kept = kept_of(&pf->resume_state, pf->resume_job);
+    pf->spec.facts.kept = kept_of(&pf->files.resume_state, pf->files.resume_job);
     pl_resolve(&pf->spec);
     return PL_ERR_OK;
 }
@@ -156,15 +156,15 @@ pl_err pl_preflight_find_resume(struct pl_preflight *pf, struct pl_diag *d) {
 /* The walk is a function of the position and the rows, so with other rows it is another walk. A
  * checkpoint that records its job is compared by the data's content. */
 static void compare_data(struct pl_preflight *pf) {
-    const struct pl_run_state *then = &pf->resume_state;
-    uint64_t rows = pf->walk.epoch_rows, tokens = pl_data_stats(pf->data)->tokens;
-    if (pf->resume_job || !then->epoch_rows ||
+    const struct pl_run_state *then = &pf->files.resume_state;
+    uint64_t rows = pf->data.walk.epoch_rows, tokens = pl_data_stats(pf->data.rows)->tokens;
+    if (pf->files.resume_job || !then->epoch_rows ||
         (then->epoch_rows == rows && then->data_tokens == tokens))
         return;
     pl_text_addf(&pf->notes,
                  "%s was saved over other data: an epoch had %llu rows, the files %llu tokens; now "
                  "%llu and %llu. Rows may be seen twice, or not at all, in this epoch\n",
-                 pf->resume_path, (unsigned long long)then->epoch_rows,
+                 pf->files.resume_path, (unsigned long long)then->epoch_rows,
                  (unsigned long long)then->data_tokens, (unsigned long long)rows,
                  (unsigned long long)tokens);
 }
@@ -175,17 +175,17 @@ static void compare_base(struct pl_preflight *pf) {
     const char *now = job->model ? job->model : job->model_config;
     struct pl_adapter_config c;
     if (!pl_mode_adapts(job->mode) ||
-        pl_adapter_config_read(&c, pf->resume_path, NULL) != PL_ERR_OK)
+        pl_adapter_config_read(&c, pf->files.resume_path, NULL) != PL_ERR_OK)
         return; /* loading it will say what is wrong */
     const char *then = json_string_value(json_object_get(c.root, "base_model_name_or_path"));
     if (then && now && strcmp(then, now) != 0)
         pl_text_addf(&pf->notes, "the adapter of %s was trained on `%s` and continues on `%s`\n",
-                     pf->resume_path, then, now);
+                     pf->files.resume_path, then, now);
     pl_adapter_config_finish(&c);
 }
 
 void pl_preflight_compare(struct pl_preflight *pf) {
-    if (!pf->resume_path) return;
+    if (!pf->files.resume_path) return;
     compare_data(pf);
     compare_base(pf);
 }

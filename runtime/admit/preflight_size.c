@@ -177,13 +177,13 @@ pl_err pl_preflight_size(struct pl_preflight *pf, struct pl_diag *d) {
 /* Steps of so many samples that the run has. */
 static pl_err count_steps(struct pl_preflight *pf, uint64_t samples, uint64_t *steps,
                           struct pl_diag *d) {
-    const double rows = pf->job->num_epochs * (double)pf->walk.epoch_rows;
+    const double rows = pf->job->num_epochs * (double)pf->data.walk.epoch_rows;
     *steps = pf->job->max_steps;
     if (*steps) return PL_ERR_OK;
     if (!(rows < ROWS_MAX))
         return pl_job_error(pf->job, PL_KEY_num_epochs, PL_ERR_OVERFLOW, d,
                             "num_epochs asks for %g rows, more than can be counted", rows);
-    return pl_steps_of_epochs(&pf->source, samples, pf->job->num_epochs, steps, d);
+    return pl_steps_of_epochs(&pf->data.source, samples, pf->job->num_epochs, steps, d);
 }
 
 /* A step that no key sizes has no more samples than an epoch, and is halved while the epochs that
@@ -193,7 +193,7 @@ static pl_err bound_step(struct pl_preflight *pf, struct pl_diag *d) {
     const uint64_t least = pl_job_least_samples(job);
     uint64_t samples = pl_u64_max(PL_STEP_SAMPLES, least), steps;
     if (!pl_job_has_open_step(job)) return PL_ERR_OK;
-    samples = pl_u64_min(samples, pl_u64_max(pf->walk.epoch_rows, least));
+    samples = pl_u64_min(samples, pl_u64_max(pf->data.walk.epoch_rows, least));
     PL_TRY(count_steps(pf, samples, &steps, d));
     while (!job->max_steps && steps < PL_FEW_UPDATES && samples > least) {
         samples = pl_u64_max(samples / 2, least);
@@ -210,7 +210,8 @@ static pl_err bound_step(struct pl_preflight *pf, struct pl_diag *d) {
 }
 
 static uint32_t batch_limit(const struct pl_preflight *pf) {
-    return (uint32_t)pl_u64_min(pl_autobatch_limit(pf->job), pl_u64_max(pf->walk.epoch_rows, 1));
+    return (uint32_t)pl_u64_min(pl_autobatch_limit(pf->job),
+                                pl_u64_max(pf->data.walk.epoch_rows, 1));
 }
 
 /* batch_size: auto becomes the largest that fits with the level and the chunk, or 1 so that the

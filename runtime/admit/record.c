@@ -28,10 +28,10 @@ static pl_err write_samples(const struct pl_preflight *pf, struct pl_text *out, 
 /* Rows that are left out are none of the data that is trained on. */
 static pl_err write_data(const struct pl_preflight *pf, struct pl_text *out, struct pl_diag *d) {
     struct pl_digest h;
-    const struct pl_data_stats *s = pl_data_stats(pf->data);
+    const struct pl_data_stats *s = pl_data_stats(pf->data.rows);
     pl_digest_init(&h, 0);
-    for (uint32_t i = 0; i < pl_data_files(pf->data); i++) {
-        const struct pl_data_file *f = pl_data_file(pf->data, i);
+    for (uint32_t i = 0; i < pl_data_files(pf->data.rows); i++) {
+        const struct pl_data_file *f = pl_data_file(pf->data.rows, i);
         struct pl_file_digest file;
         struct pl_diag failure = {0};
         pl_err err = pl_file_digest_read(f->path, &file, &failure);
@@ -43,7 +43,7 @@ static pl_err write_data(const struct pl_preflight *pf, struct pl_text *out, str
         pl_digest_add(&h, &f->weight, sizeof f->weight);
     }
     pl_text_addf(out, "%llu rows, %llu tokens (%llu supervised), xxh64 %016llx",
-                 (unsigned long long)(s->rows - pf->left_out.n), (unsigned long long)s->tokens,
+                 (unsigned long long)(s->rows - pf->data.left_out.n), (unsigned long long)s->tokens,
                  (unsigned long long)s->supervised_tokens, (unsigned long long)pl_digest_value(&h));
     return PL_ERR_OK;
 }
@@ -52,7 +52,7 @@ static pl_err write_tokenizer(const struct pl_preflight *pf, struct pl_text *out
                               struct pl_diag *d) {
     uint64_t identity;
     (void)d;
-    if (pl_data_tokenizer_identity(pf->data, &identity))
+    if (pl_data_tokenizer_identity(pf->data.rows, &identity))
         pl_text_addf(out, "xxh64 %016llx", (unsigned long long)identity);
     return PL_ERR_OK;
 }
@@ -60,7 +60,7 @@ static pl_err write_tokenizer(const struct pl_preflight *pf, struct pl_text *out
 static pl_err write_config(const struct pl_preflight *pf, struct pl_text *out, struct pl_diag *d) {
     char *text = NULL;
     uint64_t bytes, identity;
-    PL_TRY(pl_model_read_text(pf->config_path, &text, &bytes, d));
+    PL_TRY(pl_model_read_text(pf->files.config_path, &text, &bytes, d));
     pl_err err = pl_config_identity(text, bytes, &identity, d);
     free(text);
     if (err == PL_ERR_OK) pl_text_addf(out, "xxh64 %016llx", (unsigned long long)identity);
@@ -79,7 +79,7 @@ static pl_err write_kernels(const struct pl_preflight *pf, struct pl_text *out, 
 
 static pl_err write_weights(const struct pl_preflight *pf, struct pl_text *out, struct pl_diag *d) {
     (void)d;
-    pl_text_addf(out, "xxh64 %016llx", (unsigned long long)pf->weights_identity);
+    pl_text_addf(out, "xxh64 %016llx", (unsigned long long)pf->files.weights_identity);
     return PL_ERR_OK;
 }
 
@@ -92,7 +92,7 @@ static bool is_settled(const struct pl_preflight *pf) {
 }
 
 static bool knows_weights(const struct pl_preflight *pf) {
-    return pf->weights_known;
+    return pf->files.weights_known;
 }
 
 #define SAMPLES_ROW "samples_per_step"
@@ -192,9 +192,9 @@ pl_err pl_record_renew(const struct pl_preflight *pf, json_t *record, struct pl_
 
 /* Weights that cannot be read are loading's to report. */
 pl_err pl_record_identify_weights(struct pl_preflight *pf, struct pl_diag *d) {
-    if (!pf->model_dir) return PL_ERR_OK;
-    pl_err err = pl_weights_identity(pf->model_dir, &pf->weights_identity, NULL);
-    pf->weights_known = err == PL_ERR_OK;
+    if (!pf->files.model_dir) return PL_ERR_OK;
+    pl_err err = pl_weights_identity(pf->files.model_dir, &pf->files.weights_identity, NULL);
+    pf->files.weights_known = err == PL_ERR_OK;
     return err == PL_ERR_HOST_OOM ? no_memory(d) : PL_ERR_OK;
 }
 
@@ -265,8 +265,9 @@ void pl_record_differences_finish(struct pl_record_differences *x) {
 
 static pl_err refuse(const struct pl_preflight *pf, const struct pl_record_differences *x,
                      struct pl_diag *d) {
-    pl_diag_at(d, PL_ERR_CHECKPOINT_MISMATCH, pf->resume_path, 0, 0,
-               "%s was trained with other settings: %s", pf->resume_path, pl_text_str(&x->meaning));
+    pl_diag_at(d, PL_ERR_CHECKPOINT_MISMATCH, pf->files.resume_path, 0, 0,
+               "%s was trained with other settings: %s", pf->files.resume_path,
+               pl_text_str(&x->meaning));
     if (x->form.len)
         pl_diag_hint(d,
                      "what is saved under another %s cannot be loaded: set it back; or use "
@@ -283,24 +284,24 @@ static pl_err refuse(const struct pl_preflight *pf, const struct pl_record_diffe
  * rows again, or pass over some. */
 static pl_err check_place(const struct pl_preflight *pf, bool force, struct pl_text *notes,
                           struct pl_diag *d) {
-    const struct pl_run_state *then = &pf->resume_state;
+    const struct pl_run_state *then = &pf->files.resume_state;
     uint64_t place;
-    if (!pf->settled || pf->walk.circle) return PL_ERR_OK;
-    PL_TRY(pl_steps_position(&pf->source, pf->global_batch, then->step, &place, d));
+    if (!pf->settled || pf->data.walk.circle) return PL_ERR_OK;
+    PL_TRY(pl_steps_position(&pf->data.source, pf->global_batch, then->step, &place, d));
     if (place == then->position) return PL_ERR_OK;
     if (force) {
         pl_text_addf(notes,
                      "resume: force - %s stands at sample %llu, where epochs that end with a "
                      "step stand at %llu\n",
-                     pf->resume_path, (unsigned long long)then->position,
+                     pf->files.resume_path, (unsigned long long)then->position,
                      (unsigned long long)place);
         return PL_ERR_OK;
     }
     pl_diag_at(
-        d, PL_ERR_CHECKPOINT_MISMATCH, pf->resume_path, 0, 0,
+        d, PL_ERR_CHECKPOINT_MISMATCH, pf->files.resume_path, 0, 0,
         "%s stands at sample %llu after step %llu, where epochs that end with a step stand at "
         "%llu: an earlier version saved it, or a run with `max_steps` and `shuffle: false`",
-        pf->resume_path, (unsigned long long)then->position, (unsigned long long)then->step,
+        pf->files.resume_path, (unsigned long long)then->position, (unsigned long long)then->step,
         (unsigned long long)place);
     pl_diag_hint(d,
                  "use `resume: force` to resume from that sample, `resume: never` to start over, "
@@ -312,9 +313,9 @@ pl_err pl_record_check_resumed(const struct pl_preflight *pf, const json_t *reco
                                struct pl_text *notes, struct pl_diag *d) {
     struct pl_record_differences x;
     const bool force = strcmp(pf->job->resume, "force") == 0;
-    if (!pf->resume_path) return PL_ERR_OK;
-    json_t *then =
-        pf->resume_job ? json_incref(pf->resume_job) : record_of_state(&pf->resume_state);
+    if (!pf->files.resume_path) return PL_ERR_OK;
+    json_t *then = pf->files.resume_job ? json_incref(pf->files.resume_job)
+                                        : record_of_state(&pf->files.resume_state);
     if (!then) return no_memory(d);
     pl_record_compare(then, record, &x);
     pl_err err = PL_ERR_OK;
@@ -324,9 +325,9 @@ pl_err pl_record_check_resumed(const struct pl_preflight *pf, const json_t *reco
         err = refuse(pf, &x, d);
     else if (x.meaning.len)
         pl_text_addf(notes, "resume: force - %s was trained with other settings: %s\n",
-                     pf->resume_path, pl_text_str(&x.meaning));
+                     pf->files.resume_path, pl_text_str(&x.meaning));
     if (x.others.len)
-        pl_text_addf(notes, "other settings than %s was saved with: %s\n", pf->resume_path,
+        pl_text_addf(notes, "other settings than %s was saved with: %s\n", pf->files.resume_path,
                      pl_text_str(&x.others));
     pl_record_differences_finish(&x);
     json_decref(then);

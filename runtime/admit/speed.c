@@ -58,11 +58,11 @@ static void finish_owner(struct owner *o) {
 
 /* A step of rows as they are on average; the rooms of packed ones are taken as full. */
 static struct pl_load load_of(const struct pl_preflight *pf) {
-    const struct pl_data_stats *s = pl_data_stats(pf->data);
+    const struct pl_data_stats *s = pl_data_stats(pf->data.rows);
     const double rows = (double)s->rows, tokens = (double)s->tokens;
     double squares = 0, row = rows > 0 ? tokens / rows : 0;
     for (uint64_t i = 0; i < s->rows; i++) {
-        const double n = (double)pl_data_tokens(pf->data, i);
+        const double n = (double)pl_data_tokens(pf->data.rows, i);
         squares += n * n;
     }
     if (pf->job->packing) row = (double)pf->job->max_seq_length;

@@ -180,7 +180,7 @@ static pl_err check_logits(const struct generator *g, const float *row, struct p
     pl_diag_hint(d,
                  "`plimsoll verify %s` names what is damaged; where it is whole, the arithmetic "
                  "overflows: give --dtype fp32",
-                 pf->model_dir ? pf->model_dir : "MODEL");
+                 pf->files.model_dir ? pf->files.model_dir : "MODEL");
     return PL_ERR_NOT_FINITE;
 }
 

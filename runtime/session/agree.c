@@ -66,9 +66,9 @@ static pl_err compare_rows(struct pl_session *s, const json_t *record, struct pl
 static pl_err compare(struct pl_session *s, struct pl_diag *d) {
     char rows[32];
     PL_TRY(pl_comm_compare(s->comm, "the version", PL_VERSION, d));
-    snprintf(rows, sizeof rows, "%zu", json_object_size(s->pf->record));
+    snprintf(rows, sizeof rows, "%zu", json_object_size(s->pf->files.record));
     PL_TRY(pl_comm_compare(s->comm, "the settings", rows, d));
-    return compare_rows(s, s->pf->record, d);
+    return compare_rows(s, s->pf->files.record, d);
 }
 
 pl_err pl_session_join(struct pl_session *s, struct pl_diag *d) {

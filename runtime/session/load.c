@@ -93,7 +93,7 @@ pl_err pl_session_follow_length(struct pl_session *s, struct pl_diag *d) {
 
 static pl_err load_base(struct pl_session *s, const struct pl_tensor_io *io, struct pl_diag *d) {
     if (s->job->init == PL_INIT_RANDOM) return pl_model_init_random(io, s->job->seed, d);
-    return pl_model_load(io, s->pf->model_dir, d);
+    return pl_model_load(io, s->pf->files.model_dir, d);
 }
 
 static pl_err load_adapter(struct pl_session *s, const struct pl_tensor_io *io, struct pl_diag *d) {
@@ -113,5 +113,5 @@ pl_err pl_session_load(struct pl_session *s, struct pl_diag *d) {
 }
 
 pl_err pl_session_check_base(const struct pl_session *s, struct pl_diag *d) {
-    return s->pf->model_dir ? pl_model_check_numbers(s->pf->model_dir, d) : PL_ERR_OK;
+    return s->pf->files.model_dir ? pl_model_check_numbers(s->pf->files.model_dir, d) : PL_ERR_OK;
 }

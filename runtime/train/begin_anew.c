@@ -10,7 +10,7 @@
 #include <string.h>
 
 bool pl_run_may_begin_anew(const struct pl_run *r) {
-    const uint64_t start = r->s.pf->resume_state.step;
+    const uint64_t start = r->s.pf->files.resume_state.step;
     return r->lost ? r->saved.step == start : r->state.step == start;
 }
 
@@ -66,7 +66,7 @@ pl_err pl_run_load_anew(struct pl_run *r, struct pl_diag *d) {
     if (!r->anew) return PL_ERR_OK;
     r->anew = false;
     PL_TRY(pl_session_load(&r->s, d));
-    if (!r->s.pf->resume_path || !pl_session_has_memory(&r->s)) return PL_ERR_OK;
+    if (!r->s.pf->files.resume_path || !pl_session_has_memory(&r->s)) return PL_ERR_OK;
     const struct pl_tensor_io io = pl_session_io(&r->s, PL_PHASE_LOAD);
-    return pl_checkpoint_load(&io, r->s.pf->resume_path, d);
+    return pl_checkpoint_load(&io, r->s.pf->files.resume_path, d);
 }

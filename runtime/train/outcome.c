@@ -128,7 +128,7 @@ pl_err pl_run_write_preflight(struct pl_run *r, struct pl_diag *d) {
                   "nominal_step_seconds", r->s.pf->forecast.nominal_step_seconds,
                   "predicted_step_seconds", pl_log_real(r->s.pf->forecast.step_seconds),
                   "earlier_predictions_off", pl_log_real(r->s.pf->forecast.off), "run_id",
-                  r->state.run_id, "data", pl_data_files_json(r->s.pf->data));
+                  r->state.run_id, "data", pl_data_files_json(r->s.pf->data.rows));
     add_comm(r, &o);
     if (r->s.comm) pl_json_set(&o, "ranks", ranks_json(planned, r->s.comm->world.size));
     return pl_log_event(r->log, "preflight", o, d);

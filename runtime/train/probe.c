@@ -67,7 +67,7 @@ static pl_err tell(struct pl_run *r, const struct pl_train_result *t, struct pl_
 
 pl_err pl_run_probe(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d) {
     struct pl_probe *p = &out->probe;
-    const struct pl_longest *longest = pl_data_longest(r->s.pf->data);
+    const struct pl_longest *longest = pl_data_longest(r->s.pf->data.rows);
     *p = (struct pl_probe){.steps = r->s.job->probe_steps ? r->s.job->probe_steps : 2,
                            .longest = longest->n ? longest->tokens[0] : 0};
     PL_TRY(take_steps(r, p, d));

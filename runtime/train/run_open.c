@@ -47,11 +47,12 @@ static void init_counters(struct pl_run *r, const struct pl_preflight *pf) {
                                      .global_batch = pf->global_batch,
                                      .seed = job->seed,
                                      .loss_chunk_tokens = job->loss_chunk_tokens,
-                                     .epoch_rows = pf->walk.epoch_rows,
+                                     .epoch_rows = pf->data.walk.epoch_rows,
                                      .chat_day = chat_day(job),
-                                     .data_tokens = pf->data ? pl_data_stats(pf->data)->tokens : 0,
-                                     .run_number = pf->run.run_number};
-    memcpy(r->state.run_id, pf->run.run_id, sizeof r->state.run_id);
+                                     .data_tokens =
+                                         pf->data.rows ? pl_data_stats(pf->data.rows)->tokens : 0,
+                                     .run_number = pf->files.run.run_number};
+    memcpy(r->state.run_id, pf->files.run.run_id, sizeof r->state.run_id);
     r->saved = r->state;
     pl_oom_init(&r->oom, job->oom_recovery, job->oom_max_retries, job->batch_size,
                 pf->global_batch);
@@ -74,7 +75,7 @@ pl_err pl_run_open(struct pl_run *r, struct pl_preflight *pf, const struct pl_tr
     uint64_t config_bytes;
     *r = (struct pl_run){.opt = opt, .started = pl_session_clock()};
     init_counters(r, pf);
-    PL_TRY(pl_model_read_text(pf->config_path, &r->config_json, &config_bytes, d));
+    PL_TRY(pl_model_read_text(pf->files.config_path, &r->config_json, &config_bytes, d));
     PL_TRY(pl_session_open(&r->s, pf, opt->messages, opt->colour, d));
     arm_faults(r);
     PL_TRY(pl_run_init_profile(r, d));

@@ -337,7 +337,7 @@ static bool updates_one_by_one(struct pl_run *r) {
 static pl_err refuse_untouched(struct pl_run *r, const struct pl_step_result *s,
                                struct pl_diag *d) {
     const struct pl_preflight *pf = r->s.pf;
-    const char *dir = pf->resume_path ? pf->resume_path : pf->model_dir;
+    const char *dir = pf->files.resume_path ? pf->files.resume_path : pf->files.model_dir;
     struct pl_diag why = {0};
     if (pl_session_leads(&r->s)) (void)pl_session_check_base(&r->s, &why);
     pl_err err = pl_diag_set(d, PL_ERR_NOT_FINITE,
@@ -357,7 +357,7 @@ static pl_err refuse_untouched(struct pl_run *r, const struct pl_step_result *s,
 
 static pl_err refuse_not_finite(struct pl_run *r, const struct pl_step_result *s,
                                 struct pl_diag *d) {
-    const uint64_t loaded = r->s.pf->resume_path ? r->s.pf->resume_state.step : 0;
+    const uint64_t loaded = r->s.pf->files.resume_path ? r->s.pf->files.resume_state.step : 0;
     r->half_updated = isfinite(s->loss) && updates_one_by_one(r);
     if (s->step == loaded + 1 && !r->half_updated) return refuse_untouched(r, s, d);
     return pl_diag_set(d, PL_ERR_NOT_FINITE, "step %llu: loss %g, gradient norm %g; %s",
@@ -423,8 +423,8 @@ static pl_err next_samples(struct pl_run *r, struct pl_diag *d) {
     const struct pl_preflight *pf = r->s.pf;
     uint64_t position = r->state.position;
     if (!r->s.job->prefetch)
-        return pl_step_batch_load(&r->batch, &pf->source, position, pf->global_batch, d);
-    if (!r->worker) PL_TRY(pl_worker_start(&pf->source, pf->global_batch, &r->worker, d));
+        return pl_step_batch_load(&r->batch, &pf->data.source, position, pf->global_batch, d);
+    if (!r->worker) PL_TRY(pl_worker_start(&pf->data.source, pf->global_batch, &r->worker, d));
     return pl_worker_take(r->worker, position, &r->batch, d);
 }
 
@@ -464,9 +464,9 @@ pl_err pl_run_step(struct pl_run *r, struct pl_diag *d) {
 }
 
 pl_err pl_run_longest_step(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d) {
-    const struct pl_longest *l = pl_data_longest(r->s.pf->data);
-    PL_TRY(pl_step_batch_load_rows(&r->batch, &r->s.pf->source, r->s.pf->global_batch, l->row, l->n,
-                                   d));
+    const struct pl_longest *l = pl_data_longest(r->s.pf->data.rows);
+    PL_TRY(pl_step_batch_load_rows(&r->batch, &r->s.pf->data.source, r->s.pf->global_batch, l->row,
+                                   l->n, d));
     PL_TRY(held_step(r, d));
     return r->lost ? PL_ERR_OK : pl_run_collect(r, out, d);
 }
@@ -481,8 +481,8 @@ struct evaluated {
 static pl_err load_round(struct pl_run *r, struct evaluated *at, uint32_t *n, struct pl_diag *d) {
     const struct pl_preflight *pf = r->s.pf;
     const uint64_t size = r->oom.batch_size;
-    for (*n = 0; *n < pl_run_ranks(r) && at->row < pf->eval_rows; ++*n) {
-        PL_TRY(pl_step_batch_load(&r->batch, &pf->eval_source, at->row, size, d));
+    for (*n = 0; *n < pl_run_ranks(r) && at->row < pf->data.n_eval; ++*n) {
+        PL_TRY(pl_step_batch_load(&r->batch, &pf->data.eval_source, at->row, size, d));
         if (*n == pf->world.rank) PL_TRY(pl_micro_batch_fill(&r->s.micro, &r->batch, 0, size, d));
         at->row += r->batch.n;
         at->targets += r->batch.targets;
@@ -495,7 +495,7 @@ pl_err pl_run_eval(struct pl_run *r, double *loss, struct pl_diag *d) {
     struct evaluated at = {0};
     double sum[2];
     PL_TRY(clear_loss(r));
-    while (at.row < r->s.pf->eval_rows) {
+    while (at.row < r->s.pf->data.n_eval) {
         uint32_t n;
         PL_TRY(load_round(r, &at, &n, d));
         PL_TRY(describe_batch(r, n, true, 0, d));

@@ -35,7 +35,7 @@ static pl_err open_board(struct pl_run *r, struct pl_diag *d) {
 static pl_err open_reports(struct pl_run *r, struct pl_diag *d) {
     if (!pl_session_leads(&r->s)) return PL_ERR_OK;
     /* A probe is no run of its own: it adds to the log of the one that is there. */
-    uint64_t keep_steps = r->opt->probe_only ? UINT64_MAX : r->s.pf->resume_state.step;
+    uint64_t keep_steps = r->opt->probe_only ? UINT64_MAX : r->s.pf->files.resume_state.step;
     char *path = pl_path_join(r->s.job->output_dir, "train_log.jsonl");
     pl_err err =
         path ? pl_log_open(path, keep_steps, r->opt->json, &r->log, d) : pl_host_oom(d, "a path");
@@ -63,7 +63,7 @@ static pl_err report_step(struct pl_run *r, const struct pl_step_result *s, doub
     const struct pl_step_report report = {
         .step = s->step,
         .total_steps = r->s.pf->total_steps,
-        .epoch = (double)s->position / (double)r->s.pf->walk.epoch_rows,
+        .epoch = (double)s->position / (double)r->s.pf->data.walk.epoch_rows,
         .loss = s->loss,
         .grad_norm = s->grad_norm,
         .learning_rate = s->learning_rate,
@@ -85,7 +85,7 @@ static pl_err report_step(struct pl_run *r, const struct pl_step_result *s, doub
 
 static pl_err evaluate(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d) {
     char line[100];
-    if (!r->s.pf->eval_rows) return PL_ERR_OK;
+    if (!r->s.pf->data.n_eval) return PL_ERR_OK;
     PL_TRY(pl_run_eval(r, &out->eval_loss, d));
     snprintf(line, sizeof line, "evaluation at step %llu: loss %.4f",
              (unsigned long long)r->state.step, out->eval_loss);
@@ -247,7 +247,8 @@ static pl_err log_all_ranks(struct pl_run *r, const struct pl_train_result *t, b
 }
 
 static pl_err run_all(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d) {
-    pl_progress_init(&r->progress, r->opt->messages, r->opt->quiet, r->s.pf->resume_state.step);
+    pl_progress_init(&r->progress, r->opt->messages, r->opt->quiet,
+                     r->s.pf->files.resume_state.step);
     r->progress.notes_alone = r->opt->no_progress;
     r->progress.colour = r->opt->colour;
     PL_TRY(pl_run_reserve(r, d));
@@ -287,7 +288,7 @@ static pl_err save_merged(const struct pl_preflight *pf, const struct pl_train_o
     bool on_cpu = pf->q.traits.backend == PL_BACKEND_CPU;
     char *path = pl_path_join(pf->job->output_dir, "merged");
     if (!path) return pl_host_oom(d, "a path");
-    const struct pl_merge_request request = {.model = pf->model_dir,
+    const struct pl_merge_request request = {.model = pf->files.model_dir,
                                              .adapter = pf->job->output_dir,
                                              .output = path,
                                              .replace = true,
@@ -336,8 +337,8 @@ pl_err pl_train(struct pl_preflight *pf, const struct pl_train_options *opt,
     if (err == PL_ERR_OK) err = run_all(&run, out, d);
     if (err == PL_ERR_GPU_OOM) pl_session_explain_oom(&run.s);
     tell_ranks(&run, pf, err, d);
-    if (err != PL_ERR_OK && run.state.step > pf->resume_state.step)
-        out->steps_run = run.state.step - pf->resume_state.step;
+    if (err != PL_ERR_OK && run.state.step > pf->files.resume_state.step)
+        out->steps_run = run.state.step - pf->files.resume_state.step;
     pl_run_close(&run);
     if (err == PL_ERR_OK && pf->job->save_merged && !opt->probe_only && pf->world.rank == 0) {
         err = save_merged(pf, opt, d);

@@ -22,8 +22,8 @@
 #include <unistd.h>
 
 static pl_err resume(struct pl_run *r, const struct pl_tensor_io *io, struct pl_diag *d) {
-    const struct pl_run_state *then = &r->s.pf->resume_state;
-    pl_err err = pl_checkpoint_load(io, r->s.pf->resume_path, d);
+    const struct pl_run_state *then = &r->s.pf->files.resume_state;
+    pl_err err = pl_checkpoint_load(io, r->s.pf->files.resume_path, d);
     if (err == PL_ERR_CHECKPOINT_FORMAT)
         pl_diag_hint(d, "the checkpoint is damaged: move it away to resume from the one before it");
     if (err != PL_ERR_OK) return err;
@@ -39,17 +39,18 @@ static pl_err resume(struct pl_run *r, const struct pl_tensor_io *io, struct pl_
 
 pl_err pl_run_load(struct pl_run *r, struct pl_diag *d) {
     PL_TRY(pl_session_load(&r->s, d));
-    if (!r->s.pf->resume_path || !pl_session_has_memory(&r->s)) return PL_ERR_OK;
+    if (!r->s.pf->files.resume_path || !pl_session_has_memory(&r->s)) return PL_ERR_OK;
     const struct pl_tensor_io io = pl_session_io(&r->s, PL_PHASE_LOAD);
     return resume(r, &io, d);
 }
 
 /* The checkpoint that `saved` tells of: NULL in *out where it is the start of the run. */
 static pl_err saved_path(const struct pl_run *r, char **out, struct pl_diag *d) {
-    const bool resumed = r->s.pf->resume_path && r->saved.step == r->s.pf->resume_state.step;
+    const bool resumed =
+        r->s.pf->files.resume_path && r->saved.step == r->s.pf->files.resume_state.step;
     *out = NULL;
     if (r->saved.step == 0 && !resumed) return PL_ERR_OK;
-    *out = resumed ? pl_strdup(r->s.pf->resume_path)
+    *out = resumed ? pl_strdup(r->s.pf->files.resume_path)
                    : pl_checkpoint_path(r->s.job->output_dir, r->saved.step);
     return *out ? PL_ERR_OK : pl_host_oom(d, "a path");
 }
@@ -80,10 +81,10 @@ struct run_companions {
 /* The directory whose tokenizer goes with the weights: that of `tokenizer:`, else the model's. */
 static pl_err find_companions(const struct pl_run *r, bool named, char **out, struct pl_diag *d) {
     struct stat st;
-    if (!named && !r->s.pf->model_dir) return PL_ERR_OK;
+    if (!named && !r->s.pf->files.model_dir) return PL_ERR_OK;
     if (named)
         PL_TRY(pl_find_tokenizer(r->s.job, out, d));
-    else if (!(*out = pl_strdup(r->s.pf->model_dir)))
+    else if (!(*out = pl_strdup(r->s.pf->files.model_dir)))
         return pl_host_oom(d, "a path");
     char *slash = strrchr(*out, '/');
     if (!named || (stat(*out, &st) == 0 && S_ISDIR(st.st_mode))) return PL_ERR_OK;
@@ -135,7 +136,7 @@ out:
 static pl_err gather_companions(const struct pl_run *r, struct run_companions *c,
                                 struct pl_diag *d) {
     const char *given = r->s.job->tokenizer;
-    const struct pl_data *data = r->s.pf->data;
+    const struct pl_data *data = r->s.pf->data.rows;
     const bool adapts = pl_mode_adapts(r->s.job->mode);
     const bool named = given && given[0] && strcmp(given, "byte") != 0;
     if (named || !adapts) PL_TRY(find_companions(r, named, &c->dir, d));
@@ -200,7 +201,7 @@ static pl_err save_checkpoint(struct pl_run *r, uint32_t keep, bool shares, stru
     io.shares = shares;
     PL_TRY_GOTO(pl_checkpoint_begin(&c, r->s.job->output_dir, r->state.step, d), out);
     PL_TRY_GOTO(put_weights(r, &io, &c.outbox, d), out);
-    PL_TRY_GOTO(pl_checkpoint_write_state(&c, &io, &r->state, r->s.pf->record, d), out);
+    PL_TRY_GOTO(pl_checkpoint_write_state(&c, &io, &r->state, r->s.pf->files.record, d), out);
     /* The steps that led here are on disk before the checkpoint has its name, so that a run which
      * goes on from it has a log without holes. */
     PL_TRY_GOTO(pl_log_sync(r->log, d), out);
@@ -239,7 +240,7 @@ void pl_run_rescue(struct pl_run *r, pl_err cause, struct pl_diag *d) {
 static pl_err put_final(struct pl_run *r, struct pl_outbox *o, struct pl_diag *d) {
     const struct pl_tensor_io io = pl_session_io(&r->s, PL_PHASE_SAVE);
     PL_TRY(put_weights(r, &io, o, d));
-    return pl_run_record_put(o, &r->state, r->s.pf->record, d);
+    return pl_run_record_put(o, &r->state, r->s.pf->files.record, d);
 }
 
 /* The files of output_dir change together or not at all (save_set.h). A run that resumes after its

@@ -25,7 +25,7 @@ pl_err pl_cli_print_estimate(const struct pl_cli *cli, const struct pl_estimate 
 static void print_forecast(const struct pl_preflight *pf, FILE *out) {
     const struct pl_forecast *f = &pf->forecast;
     char params[PL_COUNT_TEXT];
-    uint64_t left = pf->total_steps - pl_u64_min(pf->total_steps, pf->resume_state.step);
+    uint64_t left = pf->total_steps - pl_u64_min(pf->total_steps, pf->files.resume_state.step);
     double seconds = f->step_seconds * (double)left;
     if (f->ratio == 0) return;
     fprintf(out,
@@ -49,8 +49,8 @@ static void print_pace(const struct pl_forecast *f, const struct pl_train_result
 
 static pl_err print_data(const struct pl_preflight *pf, FILE *out, struct pl_diag *d) {
     struct pl_text text = {0}, safe = {0};
-    pl_data_write_files(pf->data, &text);
-    if (pf->eval_data && pf->eval_data != pf->data) pl_data_write_files(pf->eval_data, &text);
+    pl_data_write_files(pf->data.rows, &text);
+    if (pf->data.eval && pf->data.eval != pf->data.rows) pl_data_write_files(pf->data.eval, &text);
     pl_cli_add_safe_lines(&safe, &text);
     pl_text_finish(&text);
     return pl_cli_put_text(&safe, out, d);
@@ -58,8 +58,8 @@ static pl_err print_data(const struct pl_preflight *pf, FILE *out, struct pl_dia
 
 /* Packed steps hold as many rows as fit. */
 static void print_short_step(const struct pl_preflight *pf, FILE *out) {
-    const uint64_t rows = pf->walk.epoch_rows % pf->global_batch;
-    if (pf->walk.circle || pf->source.pack_tokens || !rows) return;
+    const uint64_t rows = pf->data.walk.epoch_rows % pf->global_batch;
+    if (pf->data.walk.circle || pf->data.source.pack_tokens || !rows) return;
     fprintf(out, " (%llu in the last of an epoch)", (unsigned long long)rows);
 }
 
@@ -73,17 +73,17 @@ static pl_err print_batch(const struct pl_preflight *pf, FILE *out, struct pl_di
                 pl_bytes_text(pf->search.next_bytes, next));
     else if (pf->batch_was_auto)
         fprintf(out, " (auto%s)",
-                pf->resume_path ? ": as in the checkpoint" : ": no larger one is needed");
+                pf->files.resume_path ? ": as in the checkpoint" : ": no larger one is needed");
     fprintf(out, ", %llu sample%s a step", (unsigned long long)pf->global_batch,
             pf->global_batch == 1 ? "" : "s");
     print_short_step(pf, out);
     fprintf(out, ", %llu step%s\n", (unsigned long long)pf->total_steps,
             pf->total_steps == 1 ? "" : "s");
     print_forecast(pf, out);
-    if (!pf->resume_path) return PL_ERR_OK;
+    if (!pf->files.resume_path) return PL_ERR_OK;
     fputs("  resuming from ", out);
-    pl_cli_put_safe(out, pf->resume_path);
-    fprintf(out, " after step %llu\n", (unsigned long long)pf->resume_state.step);
+    pl_cli_put_safe(out, pf->files.resume_path);
+    fprintf(out, " after step %llu\n", (unsigned long long)pf->files.resume_state.step);
     return PL_ERR_OK;
 }
 
@@ -139,7 +139,7 @@ static int print_dry_run(const struct pl_cli *cli, const struct pl_preflight *pf
 /* steps_run: of this run; a checkpoint that it resumed counts as well. */
 static int fail_train(const struct pl_cli *cli, const struct pl_preflight *pf, uint64_t steps_run,
                       const struct pl_diag *d) {
-    const bool trained = pf->resume_state.step + steps_run > 0;
+    const bool trained = pf->files.resume_state.step + steps_run > 0;
     if (d->err == PL_ERR_COMM_PEER_LOST) return pl_cli_fail_for_peer(cli, d, trained);
     if (d->cause == d->err) return pl_cli_fail_in_short(cli, d, pf->world.rank);
     return pl_cli_fail(cli, d);
@@ -311,8 +311,7 @@ int pl_cmd_validate(const struct pl_cli *cli) {
     struct pl_text notes = {0};
     struct pl_preflight pf = {0};
     struct pl_progress progress = reading_progress(cli);
-    struct pl_admission how = {
-        .judges_output = true, .needs_weights = true, .progress = &progress};
+    struct pl_admission how = {.judges_output = true, .needs_weights = true, .progress = &progress};
     int status = 0;
     pl_err err =
         pl_job_read_to_train(&job, cli->args[0], cli->overrides, cli->n_overrides, &notes, &d);
@@ -323,7 +322,7 @@ int pl_cmd_validate(const struct pl_cli *cli) {
     if (err != PL_ERR_OK) {
         status = pl_cli_fail(cli, &d);
     } else {
-        const struct pl_data_stats *s = pl_data_stats(pf.data);
+        const struct pl_data_stats *s = pl_data_stats(pf.data.rows);
         json_t *o =
             json_pack("{s:s, s:I, s:I, s:I, s:s}", "config", cli->args[0], "rows",
                       (json_int_t)s->rows, "tokens", (json_int_t)s->tokens, "longest",
