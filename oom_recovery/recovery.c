@@ -171,22 +171,6 @@ static const struct {
 
 #define STATES_PER_HALVING 7 /* RUN .. RESERVE: the longest way round the diagram */
 
-static void walk_to_the_end(struct walk *w, enum pl_oom_state start) {
-    struct pl_oom *m = w->m;
-    uint64_t rounds = (uint64_t)m->max_retries - pl_u64_min(m->retries, m->max_retries) + 2;
-    uint64_t moves_left = rounds * STATES_PER_HALVING;
-    m->state = start;
-    states[start].check(w);
-    while (states[m->state].act) {
-        assert(moves_left > 0);
-        moves_left--;
-        enum pl_oom_state next = states[m->state].act(w);
-        assert(states[m->state].successors & (1u << next));
-        m->state = next;
-        states[next].check(w);
-    }
-}
-
 /* --- reports --------------------------------------------------------------------------------- */
 
 static pl_err report_exhausted(const struct pl_oom *m, struct pl_diag *d) {
@@ -222,10 +206,21 @@ void pl_oom_init(struct pl_oom *m, bool enabled, uint32_t max_retries, uint32_t 
 static pl_err walk_from(struct walk *w, enum pl_oom_state start, uint64_t step, struct pl_diag *d) {
     struct pl_oom *m = w->m;
     const struct pl_oom_hooks *h = w->h;
+    uint64_t rounds = (uint64_t)m->max_retries - pl_u64_min(m->retries, m->max_retries) + 2;
+    uint64_t moves_left = rounds * STATES_PER_HALVING;
     assert(m->batch_size >= 1 && m->global_batch >= 1);
     assert(h->attempt && h->drain && h->discard && h->replan && h->reserve && h->facts && h->event);
     m->step = step;
-    walk_to_the_end(w, start);
+    m->state = start;
+    states[start].check(w);
+    while (states[m->state].act) {
+        assert(moves_left > 0);
+        moves_left--;
+        enum pl_oom_state next = states[m->state].act(w);
+        assert(states[m->state].successors & (1u << next));
+        m->state = next;
+        states[next].check(w);
+    }
     if (m->state == PL_OOM_EXHAUSTED) return report_exhausted(m, d);
     return m->state == PL_OOM_FAILED ? report_failed(w, d) : PL_ERR_OK;
 }

@@ -178,29 +178,24 @@ static void cut_rows(struct pl_exec *e) {
     }
 }
 
-/* E3: the device works on while the host computes only if nothing it computes with is under way. */
-static pl_err run_op(struct pl_exec *e, uint32_t i) {
-    const struct pl_op *op = &e->plan->program->ops[i];
-    struct pl_device *on = op->host ? e->host : e->device;
-    pl_kernel_fn kernel = on->kernels[op->kind];
-    if (!kernel) return PL_ERR_PLAN_BROKEN;
-    if (op->host) PL_TRY(finish_pending(e));
-    e->pending |= !op->host;
-    return op->host ? kernel(on, &e->calls[i]) : pl_copy_stream_run(e, i, kernel, &e->calls[i]);
-}
-
-/* Ops that may run as one, by the kernel that takes them all where the device has one. */
+/* Runs ops that may run as one, by the kernel that takes them all where the device has one.
+ * E3: the device works on while the host computes only if nothing it computes with is under way. */
 static pl_err run_together(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_diag *d) {
     const struct pl_op *op = &e->plan->program->ops[first];
-    const pl_group_fn *groups = op->host ? NULL : e->device->groups;
+    struct pl_device *on = op->host ? e->host : e->device;
+    const pl_group_fn group = !op->host && e->device->groups ? e->device->groups[op->kind] : NULL;
+    const pl_kernel_fn kernel = on->kernels[op->kind];
     uint32_t i = first;
     pl_err err = pl_copy_stream_await(e, first, n);
-    if (err == PL_ERR_OK && groups && groups[op->kind]) {
-        e->pending = true;
-        err = groups[op->kind](e->device, &e->calls[first], n);
-    } else {
+    if (err == PL_ERR_OK && op->host) err = finish_pending(e);
+    if (err == PL_ERR_OK && !group && !kernel) err = PL_ERR_PLAN_BROKEN;
+    if (err == PL_ERR_OK) e->pending |= !op->host;
+    if (err == PL_ERR_OK && group) {
+        err = group(e->device, &e->calls[first], n);
+    } else if (err == PL_ERR_OK) {
         for (; i < first + n && err == PL_ERR_OK; i++)
-            err = run_op(e, i);
+            err = op->host ? kernel(on, &e->calls[i])
+                           : pl_copy_stream_run(e, i, kernel, &e->calls[i]);
         i--;
     }
     if (err == PL_ERR_OK) return PL_ERR_OK;
@@ -228,42 +223,31 @@ static pl_err read_clock(struct pl_exec *e, uint32_t first, uint32_t n, double *
     return PL_ERR_OK;
 }
 
-/* E5: what failed is remembered, and the ops that other ranks wait for run on, whatever they send;
- * that fails only where a rank is lost. */
-static pl_err run_for_others(struct pl_exec *e, uint32_t i, uint32_t k, struct pl_diag *d) {
-    struct pl_diag why = {0};
-    if (e->muted && pl_op_cost(&e->plan->program->ops[i]) != PL_COST_RANKS) return PL_ERR_OK;
-    pl_err err = run_together(e, i, k, e->muted ? &why : d);
-    const bool waits = e->device->comm && err != PL_ERR_COMM_PEER_LOST;
-    if (err == PL_ERR_OK || !waits) return err;
-    e->muted = true;
-    return err;
-}
-
-static pl_err run_each(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_diag *d) {
-    pl_err failed = PL_ERR_OK;
-    double since = 0;
-    if (e->times) {
-        PL_TRY(finish_pending(e));
-        since = now();
-    }
-    for (uint32_t i = first, k; i < first + n; i += k) {
-        k = pl_program_together(e->plan->program, i, first + n);
-        pl_poison_before(e, i, k);
-        pl_err err = run_for_others(e, i, k, d);
-        if (failed == PL_ERR_OK) failed = err;
-        if (err != PL_ERR_OK && !e->muted) return err;
-        if (err == PL_ERR_COMM_PEER_LOST) return failed;
-        if (e->times) PL_TRY(read_clock(e, i, k, &since));
-    }
-    return failed;
-}
-
-/* The ops after the range may touch everything that its ops of the copy stream touch. */
+/* Runs a range of ops. E5: a failure is remembered, and the ops that other ranks wait for run on,
+ * whatever they send; that fails only where a rank is lost. The ops after the range may touch all
+ * that its ops on the copy stream touch. */
 static pl_err run_ops(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_diag *d) {
+    const struct pl_op *ops = e->plan->program->ops;
     pl_copy_stream_open(e, first);
-    const pl_err err = run_each(e, first, n, d), joined = pl_copy_stream_join(e);
-    if (err != PL_ERR_OK || joined == PL_ERR_OK) return err;
+    pl_err failed = e->times ? finish_pending(e) : PL_ERR_OK;
+    const uint32_t end = failed == PL_ERR_OK ? first + n : first;
+    double since = e->times ? now() : 0;
+    for (uint32_t i = first, k; i < end; i += k) {
+        struct pl_diag ignored = {0};
+        k = pl_program_together(e->plan->program, i, end);
+        pl_poison_before(e, i, k);
+        const bool runs = !e->muted || pl_op_cost(&ops[i]) == PL_COST_RANKS;
+        pl_err err = runs ? run_together(e, i, k, e->muted ? &ignored : d) : PL_ERR_OK;
+        if (failed == PL_ERR_OK) failed = err;
+        if (err == PL_ERR_COMM_PEER_LOST) break;
+        if (err != PL_ERR_OK && e->device->comm) e->muted = true;
+        if (err != PL_ERR_OK && !e->muted) break;
+        err = e->times ? read_clock(e, i, k, &since) : PL_ERR_OK;
+        if (failed == PL_ERR_OK) failed = err;
+        if (err != PL_ERR_OK) break;
+    }
+    const pl_err joined = pl_copy_stream_join(e);
+    if (failed != PL_ERR_OK || joined == PL_ERR_OK) return failed;
     return pl_diag_set(d, joined, "the copy stream was not waited for on device %s",
                        e->device->ops->name);
 }

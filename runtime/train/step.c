@@ -94,18 +94,26 @@ static pl_err fail_op(struct pl_run *r, uint32_t first, uint32_t n, struct pl_di
     return err;
 }
 
-/* A library that has no memory for a product does not say how much it wanted. */
-static pl_err run_ops(struct pl_run *r, struct pl_phase_range ops, struct pl_diag *d) {
-    uint32_t before;
-    const bool fails = op_fault_due(r, ops.n_ops, &before);
-    const uint32_t n = fails ? before : ops.n_ops;
+/* Runs ops of a range; after a failure of this rank those that other ranks wait for (E5 of exec.h).
+ * A library that has no memory for a product does not say how much it wanted. */
+static pl_err run_range(struct pl_run *r, pl_err before, const struct pl_phase_range *ops,
+                        struct pl_diag *d) {
+    struct pl_exec *exec = &pl_run_rung(r)->exec;
+    struct pl_diag ignored = {0}, *why = before == PL_ERR_OK ? d : &ignored;
+    uint32_t n = ops->n_ops, until_fault;
+    if (before != PL_ERR_OK && !r->s.comm) return before;
+    if (before != PL_ERR_OK) exec->muted = true;
+    if (before == PL_ERR_COMM_PEER_LOST) return before;
+    const bool fails = op_fault_due(r, n, &until_fault);
+    if (fails) n = until_fault;
     r->ops_run += n + fails;
-    pl_err err = pl_exec_run(&pl_run_rung(r)->exec, ops.first_op, n, d);
-    if (err == PL_ERR_OK && fails) return fail_op(r, ops.first_op + before, ops.n_ops - before, d);
-    if (err == PL_ERR_DEVICE_OOM)
+    pl_err err = pl_exec_run(exec, ops->first_op, n, why);
+    if (err == PL_ERR_OK && fails)
+        err = fail_op(r, ops->first_op + n, ops->n_ops - n, why);
+    else if (err == PL_ERR_DEVICE_OOM)
         r->s.facts = (struct pl_oom_facts){.what = "a step's kernel",
                                            .free_bytes = pl_session_free_bytes(&r->s)};
-    return err;
+    return before == PL_ERR_OK ? err : before;
 }
 
 /* The values of a queued step; waits for it. */
@@ -147,37 +155,6 @@ static pl_err prepare(struct pl_run *r, struct pl_diag *d) {
     return pl_session_upload_inputs(&r->s, false);
 }
 
-/* Ops of a range; after a failure of this rank those that other ranks wait for (E5 of exec.h). */
-static pl_err go_on(struct pl_run *r, pl_err before, const struct pl_phase_range *ops,
-                    struct pl_diag *d) {
-    struct pl_diag ignored = {0};
-    if (before != PL_ERR_OK && !r->s.comm) return before;
-    if (before != PL_ERR_OK) pl_run_rung(r)->exec.muted = true;
-    if (before == PL_ERR_COMM_PEER_LOST) return before;
-    pl_err err = run_ops(r, *ops, before == PL_ERR_OK ? d : &ignored);
-    return before == PL_ERR_OK ? err : before;
-}
-
-static pl_err micro_batch(struct pl_run *r, pl_err before, struct pl_diag *d) {
-    const struct pl_phase_range *ops = &pl_run_rung(r)->ops.micro;
-    pl_err err = before == PL_ERR_OK ? prepare(r, d) : before;
-    err = go_on(r, err, ops, d);
-    return err == PL_ERR_OK && r->round == 0 && fault_due(r) ? inject(r, d) : err;
-}
-
-/* Forward and backward over the held samples, norm and clip: up to before the commit. Micro-batches
- * go to the ranks in turn. */
-static pl_err attempt_alone(struct pl_run *r, struct pl_diag *d) {
-    pl_err err = PL_ERR_OK;
-    pl_run_rung(r)->exec.muted = false;
-    if (!r->batch.targets) return PL_ERR_OK;
-    for (r->round = 0; r->round < r->batch.slots; r->round += r->oom.batch_size * pl_run_ranks(r)) {
-        err = micro_batch(r, err, d);
-        if (err != PL_ERR_OK && !r->s.comm) return err;
-    }
-    return go_on(r, err, &pl_run_rung(r)->ops.norm, d);
-}
-
 /* Agrees with the other ranks on the outcome. */
 static pl_err agree(struct pl_run *r, pl_err err, struct pl_diag *d) {
     const struct pl_outcome mine = {err, r->opt->stop ? (int)*r->opt->stop : 0};
@@ -186,11 +163,23 @@ static pl_err agree(struct pl_run *r, pl_err err, struct pl_diag *d) {
     return all.err;
 }
 
+/* Forward and backward over the held samples, norm and clip: up to before the commit. Micro-batches
+ * go to the ranks in turn. */
 static pl_err attempt(void *ctx, struct pl_diag *d) {
     struct pl_run *r = ctx;
+    pl_err err = PL_ERR_OK;
     if (r->batch.n == 0) return PL_ERR_OK; /* only the reservation was asked for */
     PL_TRY(pl_run_load_anew(r, d));
-    pl_err err = agree(r, attempt_alone(r, d), d);
+    pl_run_rung(r)->exec.muted = false;
+    const uint64_t slots = r->batch.targets ? r->batch.slots : 0;
+    for (r->round = 0; r->round < slots; r->round += r->oom.batch_size * pl_run_ranks(r)) {
+        if (err == PL_ERR_OK) err = prepare(r, d);
+        err = run_range(r, err, &pl_run_rung(r)->ops.micro, d);
+        if (err == PL_ERR_OK && r->round == 0 && fault_due(r)) err = inject(r, d);
+        if (err != PL_ERR_OK && !r->s.comm) break;
+    }
+    if (slots) err = run_range(r, err, &pl_run_rung(r)->ops.norm, d);
+    err = agree(r, err, d);
     r->clip_is_void = r->s.comm && err == PL_ERR_DEVICE_OOM;
     return err;
 }
@@ -273,14 +262,10 @@ struct pl_oom_hooks pl_run_oom_hooks(struct pl_run *r) {
     return hooks;
 }
 
-static pl_err recoverable(struct pl_run *r, bool reserve_first, struct pl_diag *d) {
-    const struct pl_oom_hooks hooks = pl_run_oom_hooks(r);
-    return pl_oom_run(&r->oom, &hooks, r->state.step + 1, reserve_first, d);
-}
-
 pl_err pl_run_reserve(struct pl_run *r, struct pl_diag *d) {
+    const struct pl_oom_hooks hooks = pl_run_oom_hooks(r);
     r->batch.n = 0;
-    PL_TRY(recoverable(r, true, d));
+    PL_TRY(pl_oom_run(&r->oom, &hooks, r->state.step + 1, true, d));
     r->anew = false; /* loading follows */
     return PL_ERR_OK;
 }
@@ -312,7 +297,7 @@ static pl_err post_values(struct pl_run *r, uint32_t at) {
  * step without a target has no gradient, and updates nothing: no weight decays by it. */
 static pl_err commit(struct pl_run *r, struct pl_diag *d) {
     uint32_t at = (r->oldest_pending + r->n_pending) % PL_MAX_PENDING;
-    if (r->batch.targets) PL_TRY(run_ops(r, pl_run_rung(r)->ops.commit, d));
+    if (r->batch.targets) PL_TRY(run_range(r, PL_ERR_OK, &pl_run_rung(r)->ops.commit, d));
     r->pending[at] =
         (struct pl_pending){.step = r->state.step + 1,
                             .position = r->state.position + r->batch.n,
@@ -402,8 +387,9 @@ void pl_run_undo_pending(struct pl_run *r) {
 }
 
 static pl_err held_step(struct pl_run *r, struct pl_diag *d) {
+    const struct pl_oom_hooks hooks = pl_run_oom_hooks(r);
     struct pl_diag failure = {0};
-    PL_TRY(recoverable(r, false, d));
+    PL_TRY(pl_oom_run(&r->oom, &hooks, r->state.step + 1, false, d));
     r->committing = true;
     pl_err err = commit(r, &failure);
     /* in the backward pass an update runs among ops for which a library may have no memory */
