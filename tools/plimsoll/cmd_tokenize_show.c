@@ -19,7 +19,7 @@ enum style { STYLE_TRAINED, STYLE_MASKED, STYLE_IDS, STYLE_BOLD, STYLE_OFF };
 struct show {
     struct pl_job job;
     struct pl_text notes;
-    struct pl_preflight data;
+    struct pl_preflight pf;
     struct pl_encoder encoder;            /* opened where the rows bring their tokens */
     const struct pl_tokenizer *tokenizer; /* NULL where there is none: ids alone then */
     struct pl_sample sample;
@@ -37,14 +37,14 @@ static pl_err open_show(const struct pl_cli *cli, struct show *s, struct pl_diag
     struct pl_progress progress;
     pl_progress_init(&progress, stderr, pl_cli_has(cli, PL_FLAG_QUIET), 0);
     progress.notes_alone = pl_cli_has(cli, PL_FLAG_NO_PROGRESS);
-    PL_TRY(pl_preflight_read_data(&s->data, &s->job, &progress, d));
+    PL_TRY(pl_preflight_read_data(&s->pf, &s->job, &progress, d));
     s->wanted = (uint64_t)wanted;
-    if (s->wanted > s->data.walk.epoch_rows) s->wanted = s->data.walk.epoch_rows;
+    if (s->wanted > s->pf.data.walk.epoch_rows) s->wanted = s->pf.data.walk.epoch_rows;
     s->colour = pl_cli_colour(cli, stdout);
     s->columns = pl_cli_columns(stdout);
-    s->tokenizer = pl_data_tokenizer(s->data.data);
+    s->tokenizer = pl_data_tokenizer(s->pf.data.rows);
     if (s->tokenizer) return PL_ERR_OK;
-    pl_err err = pl_encoder_open(&s->encoder, &s->job, &s->data.model, &none);
+    pl_err err = pl_encoder_open(&s->encoder, &s->job, &s->pf.model, &none);
     s->tokenizer = s->encoder.tokenizer;
     return err == PL_ERR_HOST_OOM ? pl_diag_set(d, err, "%s", none.message) : PL_ERR_OK;
 }
@@ -52,7 +52,7 @@ static pl_err open_show(const struct pl_cli *cli, struct show *s, struct pl_diag
 static void close_show(struct show *s) {
     pl_sample_finish(&s->sample);
     pl_encoder_finish(&s->encoder);
-    pl_preflight_finish(&s->data);
+    pl_preflight_finish(&s->pf);
     pl_text_finish(&s->notes);
     pl_job_finish(&s->job);
 }
@@ -136,7 +136,7 @@ static void add_run(const struct show *s, uint64_t from, uint64_t to, struct pl_
 }
 
 static void add_sample(const struct show *s, uint64_t position, uint64_t row, struct pl_text *out) {
-    const struct pl_data_file *f = pl_data_file_of(s->data.data, row);
+    const struct pl_data_file *f = pl_data_file_of(s->pf.data.rows, row);
     const struct pl_sample *sample = &s->sample;
     style(s, out, STYLE_BOLD);
     pl_text_addf(out, "sample %llu", (unsigned long long)position + 1);
@@ -145,7 +145,7 @@ static void add_sample(const struct show *s, uint64_t position, uint64_t row, st
     pl_cli_add_safe(out, f->path, strlen(f->path));
     pl_text_addf(out, ", %llu tokens, %llu trained%s\n", (unsigned long long)sample->n,
                  (unsigned long long)count_targets(sample),
-                 pl_data_is_cut(s->data.data, row) ? ", cut to max_seq_length" : "");
+                 pl_data_is_cut(s->pf.data.rows, row) ? ", cut to max_seq_length" : "");
     for (uint64_t from = 0, to; from < sample->n; from = to) {
         bool masked = sample->labels[from] == PL_LABEL_MASKED;
         for (to = from + 1; to < sample->n; to++)
@@ -156,9 +156,9 @@ static void add_sample(const struct show *s, uint64_t position, uint64_t row, st
 }
 
 static void add_totals(const struct show *s, struct pl_text *out) {
-    const struct pl_data_stats *st = pl_data_stats(s->data.data);
+    const struct pl_data_stats *st = pl_data_stats(s->pf.data.rows);
     struct pl_text files = {0};
-    pl_data_write_files(s->data.data, &files);
+    pl_data_write_files(s->pf.data.rows, &files);
     pl_cli_add_safe_lines(out, &files);
     pl_text_finish(&files);
     pl_text_addf(out,
@@ -187,25 +187,25 @@ static json_t *pieces(const struct show *s) {
 }
 
 static json_t *sample_object(const struct show *s, uint64_t position, uint64_t row) {
-    const struct pl_data_file *f = pl_data_file_of(s->data.data, row);
+    const struct pl_data_file *f = pl_data_file_of(s->pf.data.rows, row);
     const struct pl_sample *sample = &s->sample;
     return json_pack("{s:I, s:s, s:I, s:I, s:I, s:b, s:o, s:o, s:o}", "position",
                      (json_int_t)position, "file", f->path, "row", (json_int_t)(row - f->first),
                      "tokens", (json_int_t)sample->n, "supervised_tokens",
                      (json_int_t)count_targets(sample), "truncated",
-                     pl_data_is_cut(s->data.data, row), "ids", numbers(sample->ids, sample->n),
+                     pl_data_is_cut(s->pf.data.rows, row), "ids", numbers(sample->ids, sample->n),
                      "labels", numbers(sample->labels, sample->n), "pieces", pieces(s));
 }
 
 static json_t *answer_object(const struct show *s, json_t *samples) {
-    const struct pl_data_stats *st = pl_data_stats(s->data.data);
+    const struct pl_data_stats *st = pl_data_stats(s->pf.data.rows);
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "rows", (json_int_t)st->rows,
                      "tokens", (json_int_t)st->tokens, "supervised_tokens",
                      (json_int_t)st->supervised_tokens, "longest", (json_int_t)st->longest,
                      "truncated_rows", (json_int_t)st->truncated_rows, "dropped_rows",
                      (json_int_t)st->dropped_rows, "unsupervised_rows",
-                     (json_int_t)st->unsupervised_rows, "files", pl_data_files_json(s->data.data),
-                     "samples", samples);
+                     (json_int_t)st->unsupervised_rows, "files",
+                     pl_data_files_json(s->pf.data.rows), "samples", samples);
 }
 
 /* --- the command ------------------------------------------------------------------------------ */
@@ -216,8 +216,8 @@ static pl_err answer(const struct pl_cli *cli, struct show *s, struct pl_diag *d
     json_t *samples = json_array();
     pl_err err = PL_ERR_OK;
     for (uint64_t p = 0; p < s->wanted && err == PL_ERR_OK; p++) {
-        uint64_t row = pl_walk_row(&s->data.walk, p);
-        err = pl_data_sample(s->data.data, row, &s->sample, d);
+        uint64_t row = pl_walk_row(&s->pf.data.walk, p);
+        err = pl_data_sample(s->pf.data.rows, row, &s->sample, d);
         if (err != PL_ERR_OK) break;
         if (json)
             pl_json_append(&samples, sample_object(s, p, row));
@@ -241,7 +241,7 @@ pl_err pl_tokenize_show(const struct pl_cli *cli, struct pl_diag *d) {
     struct show s = {0};
     pl_err err = open_show(cli, &s, d);
     pl_cli_print_notes(cli, &s.notes);
-    pl_cli_print_notes(cli, &s.data.notes);
+    pl_cli_print_notes(cli, &s.pf.notes);
     if (err == PL_ERR_OK) err = answer(cli, &s, d);
     close_show(&s);
     return err;
