@@ -36,15 +36,9 @@ static uint64_t node_bytes(const struct pl_gpu *gpu, const json_t *entry) {
     return strtoul(gpu->driver, NULL, 10) < 550 ? NODE_BYTES_OLD : NODE_BYTES;
 }
 
-/* The kernels of cuBLASLt are loaded when a product first runs, some tens of MiB for the two dozen
- * kinds of a model, and the first kernel with local memory makes the driver take that: no table
- * knows it, so this is room for both. */
-#define GROWTH_GUESS (UINT64_C(128) << 20)
-
 static void guess(const struct pl_gpu *gpu, struct pl_context *out) {
     const struct pl_card *card = pl_card_find(gpu->name);
     *out = (struct pl_context){.bytes = card ? card->context_bytes : PL_CARD_CONTEXT_DEFAULT,
-                               .growth_bytes = GROWTH_GUESS,
                                .doubt_bytes =
                                    card ? pl_card_context_doubt(card) : PL_CARD_CONTEXT_DEFAULT / 2,
                                .source = card ? "card table" : "default"};

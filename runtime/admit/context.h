@@ -15,8 +15,7 @@
 
 struct pl_context {
     uint64_t bytes;        /* at the end of a run */
-    uint64_t growth_bytes; /* of them, what comes after the context was opened: library kernels; at
-                            * least, where no run has measured it */
+    uint64_t growth_bytes; /* of them, what comes after the context was opened: library kernels */
     uint64_t doubt_bytes;  /* `bytes` may be off by so much; 0 where an earlier run measured it */
     uint64_t graph_node_bytes; /* of a node of a CUDA graph; graphs are not in `bytes` */
     const char *source;        /* "earlier runs", "card table", "default"; static */

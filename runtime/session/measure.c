@@ -59,14 +59,6 @@ static void measure_comm(struct pl_session *s) {
     if (s->comm_bytes) pl_budget_set_comm(&s->pf->q.budget, s->comm_bytes, 0);
 }
 
-/* The bytes by which the context grows in the first step. Until a run has measured that, it is at
- * least what the table has and is not taken yet: a kernel that is not loaded has no place in any
- * arena, and a smaller batch would not make one. */
-static uint64_t growth_to_come(const struct pl_context *c, uint64_t opened) {
-    const uint64_t rest = c->bytes - pl_u64_min(c->bytes, opened);
-    return c->doubt_bytes ? pl_u64_max(c->growth_bytes, rest) : c->growth_bytes;
-}
-
 pl_err pl_session_check_context(struct pl_session *s, struct pl_diag *d) {
     struct pl_preflight *pf = s->pf;
     if (!pl_device_is_cuda(s->job->device)) return PL_ERR_OK;
@@ -75,8 +67,7 @@ pl_err pl_session_check_context(struct pl_session *s, struct pl_diag *d) {
     s->opened_bytes = process_bytes(s);
     s->opened_bytes -= pl_u64_min(s->opened_bytes, s->comm_bytes);
     if (s->opened_bytes) {
-        b->context_bytes =
-            s->opened_bytes + growth_to_come(&pf->context, s->opened_bytes) + b->comm_bytes;
+        b->context_bytes = s->opened_bytes + pf->context.growth_bytes + b->comm_bytes;
         b->doubt_bytes = b->comm_doubt_bytes;
         pf->graph_bytes = 0;
     }

@@ -60,8 +60,6 @@ const struct pl_device_ops pl_device_cuda = {.name = "cuda",
                                              .free_bytes = fake_free_bytes};
 const struct pl_back_end pl_back_end_cuda = {.ops = &pl_device_cuda};
 
-#define GROWTH (128 * MIB) /* of a context that no run has measured */
-
 static char dir[SCRATCH_PATH];
 static struct pl_gpu gpu;
 
@@ -105,9 +103,9 @@ static void expect_guess(uint64_t bytes, uint64_t growth, const char *source) {
 }
 
 START_TEST(without_an_earlier_run_the_table_speaks) {
-    expect_guess(pl_card_find("H100")->context_bytes, GROWTH, "card table");
+    expect_guess(pl_card_find("H100")->context_bytes, 0, "card table");
     strcpy(gpu.name, "NVIDIA Unheard-Of");
-    expect_guess(PL_CARD_CONTEXT_DEFAULT, GROWTH, "default");
+    expect_guess(PL_CARD_CONTEXT_DEFAULT, 0, "default");
 }
 END_TEST
 
@@ -131,7 +129,7 @@ START_TEST(entries_of_others_stay_and_do_not_speak_for_us) {
     gpu = other;
     expect_guess(200 * MIB, 0, "earlier runs");
     strcpy(gpu.driver, "1.0");
-    expect_guess(pl_card_find("L4")->context_bytes, GROWTH, "card table");
+    expect_guess(pl_card_find("L4")->context_bytes, 0, "card table");
 }
 END_TEST
 
@@ -144,7 +142,7 @@ START_TEST(an_entry_of_another_build_is_not_believed) {
     *digit = *digit == '0' ? '1' : '0';
     file_write(cache_file(), text);
     free(text);
-    expect_guess(pl_card_find("H100")->context_bytes, GROWTH, "card table");
+    expect_guess(pl_card_find("H100")->context_bytes, 0, "card table");
 }
 END_TEST
 
@@ -161,7 +159,7 @@ static const char *const broken[] = {
 START_TEST(a_broken_file_is_no_file_and_is_replaced) {
     remember(&gpu, 500 * MIB, 530 * MIB);
     file_write(cache_file(), broken[_i]);
-    expect_guess(pl_card_find("H100")->context_bytes, GROWTH, "card table");
+    expect_guess(pl_card_find("H100")->context_bytes, 0, "card table");
     remember(&gpu, 400 * MIB, 410 * MIB);
     expect_guess(410 * MIB, 10 * MIB, "earlier runs");
 }
@@ -187,7 +185,7 @@ START_TEST(a_figure_that_cannot_be_is_not_believed) {
     ck_assert_int_eq(json_object_set_new(entry, lies[_i].key, lie), 0);
     ck_assert_int_eq(json_dump_file(root, cache_file(), 0), 0);
     json_decref(root);
-    expect_guess(pl_card_find("H100")->context_bytes, GROWTH, "card table");
+    expect_guess(pl_card_find("H100")->context_bytes, 0, "card table");
 }
 END_TEST
 
@@ -196,7 +194,7 @@ START_TEST(without_a_home_nothing_is_remembered) {
     unsetenv("HOME");
     remember(&gpu, 500 * MIB, 530 * MIB);
     ck_assert(!path_exists("relative"));
-    expect_guess(pl_card_find("H100")->context_bytes, GROWTH, "card table");
+    expect_guess(pl_card_find("H100")->context_bytes, 0, "card table");
 }
 END_TEST
 
@@ -317,7 +315,7 @@ START_TEST(a_measured_context_turns_the_verdict_before_the_arenas) {
     ck_assert_int_eq(preflight("device: cuda\nvram_budget: 2GiB\n"), PL_ERR_OK);
     uint64_t arenas = pf.estimate.planned.plan->arena_bytes;
     uint64_t just = 2048 * MIB - arenas;
-    cuda.free_bytes = pf.gpu.free_bytes - (just - GROWTH) - (uint64_t)_i;
+    cuda.free_bytes = pf.gpu.free_bytes - just - (uint64_t)_i;
     pl_err err = train();
     ck_assert_uint_eq(cuda.opened, 1);
     ck_assert_uint_eq(pf.q.budget.context_bytes, just + (uint64_t)_i);
@@ -344,7 +342,7 @@ START_TEST(the_bytes_of_the_process_are_the_better_measure) {
     set("FAKE_NVML_PROCESS", "600000000");
     cuda.free_bytes = 4000 * MIB;
     ck_assert_int_eq(train(), PL_ERR_DEVICE_OOM);
-    ck_assert_uint_eq(pf.q.budget.context_bytes, 600000000 + GROWTH + pf.graph_bytes);
+    ck_assert_uint_eq(pf.q.budget.context_bytes, 600000000 + pf.graph_bytes);
     finish_job();
 }
 END_TEST

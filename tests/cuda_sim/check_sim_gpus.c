@@ -110,34 +110,6 @@ START_TEST(a_gpu_that_the_build_has_no_code_for_is_told) {
 }
 END_TEST
 
-/* --- a first run ------------------------------------------------------------------------------ */
-
-/* The context is a little smaller than the table says, and the library takes 100 MiB at its first
- * product. A job that would leave room for less is refused before the first step; with that room it
- * trains. */
-enum { MIB = 1 << 20, CONTEXT = 540, TABLE = 560, MARGIN = 64, LIBRARY = 100 };
-
-START_TEST(a_first_run_leaves_room_for_the_kernels_of_the_library) {
-    plimsoll_train_expect(0, dir, (const char *[]){"device=cuda", NULL});
-    const double arena = joblog_summary(in_dir(dir, "out"), "planned_peak_bytes");
-    const double room = _i ? 128 - (TABLE - CONTEXT) : 0;
-    set("XDG_CACHE_HOME", in_dir(dir, "fresh"));
-    set("PLSIM_CONTEXT_BYTES", textf("%d", CONTEXT * MIB));
-    set("PLSIM_LIBRARY_BYTES", textf("%d", LIBRARY * MIB));
-    set("PLSIM_MEMORY_BYTES", textf("%.0f", arena + (TABLE + MARGIN + 1 + room) * MIB));
-    set("PLIMSOLL_GRAPHS", "0");
-    const char *const args[] = {"device=cuda", "output_dir=first", NULL};
-    struct outcome o = plimsoll_train(dir, args);
-    if (_i) {
-        ck_assert_msg(o.status == 0, "exit %d: %s", o.status, o.err);
-    } else {
-        ck_assert_msg(strstr(o.err, "the line `context` changed"), "exit %d: %s", o.status, o.err);
-        ck_assert_int_ne(o.status, 0);
-    }
-    outcome_finish(&o);
-}
-END_TEST
-
 int main(void) {
     Suite *s = suite_create("cuda.gpus");
     TCase *tc = tcase_create("gpus");
@@ -149,7 +121,6 @@ int main(void) {
     tcase_add_loop_test(tc, a_driver_older_than_the_build_is_told, 0, 2);
     tcase_add_loop_test(tc, a_gpu_that_the_build_has_no_code_for_is_told, 0,
                         (int)(sizeof capabilities / sizeof *capabilities));
-    tcase_add_loop_test(tc, a_first_run_leaves_room_for_the_kernels_of_the_library, 0, 2);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);
