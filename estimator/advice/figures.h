@@ -3,6 +3,7 @@
 #define PL_ESTIMATOR_ADVICE_FIGURES_H
 
 #include "estimator/advice/lengths.h"
+#include "estimator/card/cards.h"
 #include "estimator/gate/estimate.h"
 #include "estimator/search/change.h"
 
@@ -64,7 +65,8 @@ struct pl_card_row {
     enum pl_verdict_kind verdict;
     bool runs; /* the kernels run on it */
 };
-#define PL_MAX_CARDS 96
+#define PL_CARD_COUNTED(...) +1
+enum { PL_MAX_CARDS = PL_CARD_MAP(PL_CARD_COUNTED) };
 
 struct pl_length_choice {
     uint32_t length, largest_batch;

@@ -116,7 +116,26 @@
     X("RTX 3060", CONSUMER, 12, PL_CARD_TOTAL(12288), 320, 86, "total", "guess")                   \
     X("RTX 3050 6GB", CONSUMER, 6, PL_CARD_TOTAL(6144), 320, 86, "total", "guess")                 \
     X("RTX 3050", CONSUMER, 8, PL_CARD_TOTAL(8192), 320, 86, "total", "guess")                     \
-    X("RTX 2080 Ti", CONSUMER, 11, PL_CARD_TOTAL(11264), 320, 75, "total", "guess")
+    X("Quadro RTX 8000", WORKSTATION, 48, PL_CARD_TOTAL(48601), 400, 75, "total", "guess")         \
+    X("Quadro RTX 6000", WORKSTATION, 24, PL_CARD_TOTAL(24220), 400, 75, "total", "guess")         \
+    X("Quadro RTX 5000", WORKSTATION, 16, PL_CARD_TOTAL(16125), 320, 75, "total", "guess")         \
+    X("Quadro RTX 4000", WORKSTATION, 8, PL_CARD_TOTAL(7982), 320, 75, "total", "guess")           \
+    X("T1000 8GB", WORKSTATION, 8, PL_CARD_TOTAL(8192), 200, 75, "total", "guess")                 \
+    X("T1000", WORKSTATION, 4, PL_CARD_TOTAL(4096), 200, 75, "total", "guess")                     \
+    X("TITAN RTX", CONSUMER, 24, PL_CARD_TOTAL(24220), 400, 75, "total", "guess")                  \
+    X("RTX 2080 Ti", CONSUMER, 11, PL_CARD_TOTAL(11264), 320, 75, "total", "guess")                \
+    X("RTX 2080 SUPER", CONSUMER, 8, PL_CARD_TOTAL(8192), 320, 75, "total", "guess")               \
+    X("RTX 2080", CONSUMER, 8, PL_CARD_TOTAL(8192), 320, 75, "total", "guess")                     \
+    X("RTX 2070 SUPER", CONSUMER, 8, PL_CARD_TOTAL(8192), 320, 75, "total", "guess")               \
+    X("RTX 2070", CONSUMER, 8, PL_CARD_TOTAL(8192), 320, 75, "total", "guess")                     \
+    X("RTX 2060 12GB", CONSUMER, 12, PL_CARD_TOTAL(12288), 320, 75, "total", "guess")              \
+    X("RTX 2060 SUPER", CONSUMER, 8, PL_CARD_TOTAL(8192), 320, 75, "total", "guess")               \
+    X("RTX 2060", CONSUMER, 6, PL_CARD_TOTAL(6144), 320, 75, "total", "guess")                     \
+    X("GTX 1660 SUPER", CONSUMER, 6, PL_CARD_TOTAL(6144), 200, 75, "total", "guess")               \
+    X("GTX 1660 Ti", CONSUMER, 6, PL_CARD_TOTAL(6144), 200, 75, "total", "guess")                  \
+    X("GTX 1660", CONSUMER, 6, PL_CARD_TOTAL(6144), 200, 75, "total", "guess")                     \
+    X("GTX 1650 SUPER", CONSUMER, 4, PL_CARD_TOTAL(4096), 200, 75, "total", "guess")               \
+    X("GTX 1650", CONSUMER, 4, PL_CARD_TOTAL(4096), 200, 75, "total", "guess")
 
 enum pl_card_kind {
     PL_CARD_DATACENTRE,

@@ -17,9 +17,11 @@ static const struct pl_link links[] = {
 static const struct {
     const char *word, *link;
 } cards[] = {
-    {"g.", "pcie4"},     {"B200", "nvlink5"},   {"GH200", "nvlink4"},
-    {"H200", "nvlink4"}, {"H100 NVL", "pcie5"}, {"H100", "nvlink4"},
-    {"A100", "nvlink3"}, {"PRO 6000", "pcie5"}, {"RTX 50", "pcie5"},
+    {"g.", "pcie4"},       {"B200", "nvlink5"}, {"GH200", "nvlink4"}, {"H200", "nvlink4"},
+    {"H100 NVL", "pcie5"}, {"H100", "nvlink4"}, {"A100", "nvlink3"},  {"PRO 6000", "pcie5"},
+    {"RTX 50", "pcie5"},   {"T4", "pcie3"},     {"Quadro", "pcie3"},  {"T1000", "pcie3"},
+    {"TITAN", "pcie3"},    {"RTX 20", "pcie3"}, {"GTX 16", "pcie3"},  {"V100", "pcie3"},
+    {"P100", "pcie3"},
 };
 #define OTHER_CARDS "pcie4"
 

@@ -26,6 +26,7 @@
     X("nvlink3", 300e9, NVLINK, "datasheet")                                                       \
     X("nvlink4", 450e9, NVLINK, "datasheet")                                                       \
     X("nvlink5", 900e9, NVLINK, "datasheet")                                                       \
+    X("pcie3", 12e9, PCIE, "datasheet")                                                            \
     X("pcie4", 25e9, PCIE, "datasheet")                                                            \
     X("pcie5", 50e9, PCIE, "datasheet")                                                            \
     X("100g", 12.5e9, NETWORK, "rate")                                                             \

@@ -12,28 +12,46 @@ static const double cpu_traffic[PL_OP_COUNT] = {
 /* CPU: eight AVX-512 cores and two channels of memory, where a copy reads and writes the same
  * memory. Attention as tests/bench/bench_attention measures it, lengths 128 to 1024 and heads of 32
  * to 128: its rate follows length / (length + 96) and columns / (columns + 8) within 13 %, 6 % on
- * average.
- * GPU: an A100, whose 153 FLOPs a byte lie between those of consumer cards (160 to 170) and of an
- * H100 (295 dense); its link is PCIe 4.0 x16, 31.5 GB/s less what the protocol takes. */
-#define CPU                                                                                        \
-    {                                                                                              \
-        .flops_per_second = 5e11, .bytes_per_second = 3e10, .link_bytes_per_second = 1.5e10,       \
-        .start_seconds = 1e-6, .copies_inputs = true,                                              \
-        .diagonal_keys = (PL_ATTENTION_QUERIES + PL_ATTENTION_KEYS) / 2, .softmax_columns = 8,     \
-        .traffic = cpu_traffic                                                                     \
-    }
-static const struct pl_speed nominal[] = {
-    [PL_BACKEND_CPU] = CPU,
-    [PL_BACKEND_NULL] = CPU,
-    [PL_BACKEND_CUDA] = {.flops_per_second = 312e12,
-                         .bytes_per_second = 2039e9,
-                         .link_bytes_per_second = 25e9,
-                         .start_seconds = 4e-6,
-                         .updates_together = true},
+ * average. */
+static const struct pl_speed cpu = {.flops_per_second = 5e11,
+                                    .bytes_per_second = 3e10,
+                                    .link_bytes_per_second = 1.5e10,
+                                    .start_seconds = 1e-6,
+                                    .copies_inputs = true,
+                                    .diagonal_keys = (PL_ATTENTION_QUERIES + PL_ATTENTION_KEYS) / 2,
+                                    .softmax_columns = 8,
+                                    .traffic = cpu_traffic};
+
+/* One card of each architecture: 16-bit products with fp32 sums (dense), memory, and the link to
+ * host memory, one way, less what the protocol takes (PCIe 3.0 x16 12, 4.0 25, 5.0 50 GB/s).
+ * Sources: the peaks of NVIDIA's datasheets and architecture papers (A100, L4 to RTX 4090 "Ada",
+ * H100 SXM, B200, RTX Blackwell), of consumer cards those with fp32 sums, which are half of those
+ * with fp16 sums. The T4's peak is 65 TFLOP/s at a clock that its 70 W do not hold: a product of
+ * 4096 x 4096 sustains 24 (forums.developer.nvidia.com 264462; Jia et al., arXiv 1903.07486). */
+static const struct architecture {
+    uint32_t sm; /* the oldest capability that the row stands for */
+    double flops_per_second, bytes_per_second, link_bytes_per_second;
+} architectures[] = {
+    {75, 24e12, 320e9, 12e9},     /* Turing: T4 */
+    {80, 312e12, 2039e9, 25e9},   /* Ampere: A100 80GB */
+    {86, 71e12, 936e9, 25e9},     /* Ampere: RTX 3090 */
+    {89, 165e12, 1008e9, 25e9},   /* Ada: RTX 4090 */
+    {90, 989e12, 3350e9, 50e9},   /* Hopper: H100 SXM */
+    {100, 2250e12, 8000e9, 50e9}, /* Blackwell: B200 */
+    {120, 209e12, 1792e9, 50e9},  /* Blackwell: RTX 5090 */
 };
 
 struct pl_speed pl_speed_nominal(const struct pl_traits *t) {
-    return nominal[t->backend];
+    if (t->backend != PL_BACKEND_CUDA) return cpu;
+    size_t row = sizeof architectures / sizeof *architectures - 1;
+    while (row > 0 && architectures[row].sm > t->sm)
+        row--;
+    const struct architecture *a = &architectures[row];
+    return (struct pl_speed){.flops_per_second = a->flops_per_second,
+                             .bytes_per_second = a->bytes_per_second,
+                             .link_bytes_per_second = a->link_bytes_per_second,
+                             .start_seconds = 4e-6,
+                             .updates_together = true};
 }
 
 /* --- classes --------------------------------------------------------------------------------- */
@@ -191,7 +209,7 @@ static double attention_excess(const struct pl_op *op, const struct pl_speed *s,
 double pl_op_seconds(const struct pl_program *p, const struct pl_op *op, const struct pl_speed *s,
                      const struct pl_load *load) {
     const enum pl_cost class = pl_op_cost(op);
-    if (op->host) s = &nominal[PL_BACKEND_CPU];
+    if (op->host) s = &cpu;
     double compute = pl_op_flops(p, op, load) / s->flops_per_second;
     if (class == PL_COST_PRODUCT && s->copies_inputs)
         return s->start_seconds + compute + operand_bytes(p, op->in, 2, load) / s->bytes_per_second;

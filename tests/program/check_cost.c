@@ -209,6 +209,43 @@ START_TEST(the_host_of_a_gpu_takes_what_a_cpu_takes) {
 }
 END_TEST
 
+/* A capability between two rows has the machine of the older one, and so has one that is newer than
+ * all of them. */
+START_TEST(an_architecture_has_the_machine_of_the_newest_row_that_is_no_newer) {
+    static const struct {
+        uint32_t sm, row;
+    } of[] = {{60, 75},   {72, 75},   {78, 75},   {87, 86},  {88, 86},
+              {103, 100}, {110, 100}, {121, 120}, {130, 120}};
+    const uint32_t rows[] = {75, 80, 86, 89, 90, 100, 120};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        const struct pl_traits t = pl_traits_cuda(of[i].sm), row = pl_traits_cuda(of[i].row);
+        ck_assert_double_eq(pl_speed_nominal(&t).flops_per_second,
+                            pl_speed_nominal(&row).flops_per_second);
+    }
+    for (size_t i = 1; i < sizeof rows / sizeof *rows; i++) {
+        const struct pl_traits t = pl_traits_cuda(rows[i]), before = pl_traits_cuda(rows[i - 1]);
+        ck_assert_double_ne(pl_speed_nominal(&t).flops_per_second,
+                            pl_speed_nominal(&before).flops_per_second);
+    }
+}
+END_TEST
+
+/* A T4 computes 75 FLOPs while it moves a byte, an H100 295: a product of many rows is bound by
+ * arithmetic on both, so its time is that much further from the time of its bytes. */
+START_TEST(a_card_of_little_arithmetic_pays_more_for_a_product_than_for_its_bytes) {
+    const struct pl_traits t4 = pl_traits_cuda(75), h100 = pl_traits_cuda(90);
+    plan(PL_MODE_LORA, 4, 1024);
+    const struct pl_speed slow = pl_speed_nominal(&t4), fast = pl_speed_nominal(&h100);
+    const struct pl_load full = pl_load_full(p);
+    double of_slow[PL_COST_COUNT], of_fast[PL_COST_COUNT];
+    pl_program_step_seconds(p, &slow, &full, of_slow);
+    pl_program_step_seconds(p, &fast, &full, of_fast);
+    ck_assert_double_gt(of_slow[PL_COST_PRODUCT] / of_slow[PL_COST_ROWS],
+                        1.5 * of_fast[PL_COST_PRODUCT] / of_fast[PL_COST_ROWS]);
+    ck_assert_double_gt(of_slow[PL_COST_PRODUCT], 10 * of_fast[PL_COST_PRODUCT]);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("program.cost");
     TCase *work = tcase_create("work");
@@ -226,6 +263,8 @@ int main(void) {
     TCase *rates = tcase_create("rates");
     tcase_add_test(rates, attention_gets_faster_with_length);
     tcase_add_test(rates, products_of_few_rows_are_further_from_the_peak);
+    tcase_add_test(rates, an_architecture_has_the_machine_of_the_newest_row_that_is_no_newer);
+    tcase_add_test(rates, a_card_of_little_arithmetic_pays_more_for_a_product_than_for_its_bytes);
     suite_add_tcase(s, rates);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

@@ -62,7 +62,7 @@
     X(TRAINED_LAYERS, "trained_layers", 0, "N", "", "", "table freezing: layers that are trained") \
     X(CHECKLIST, "checklist", 0, "", "", "", "answer the out-of-memory checklist for this job")    \
     X(GPU, "gpu", 0, "NAME", "", "", "plan for this GPU; `plimsoll cards` lists them")             \
-    X(LINK, "link", 0, "nvlink|nvlink3|nvlink4|nvlink5|pcie4|pcie5|100g|400g", "", "",             \
+    X(LINK, "link", 0, "nvlink|nvlink3|nvlink4|nvlink5|pcie3|pcie4|pcie5|100g|400g", "", "",       \
       "what several GPUs are connected by; default: what the GPU is built with")                   \
     X(EFFECTIVE_BATCH, "effective_batch", 0, "N", "", "", "samples a step should see")             \
     X(SAMPLES, "samples", 0, "N", "", "", "data without a file: how many samples")                 \
