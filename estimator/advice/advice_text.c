@@ -297,7 +297,7 @@ static void add_refusal(const struct page *p) {
     if (a->estimate.verdict.no_kernels) {
         pl_text_add(p->out, "  ");
         pl_gate_add_no_kernels(&a->q, p->out);
-        pl_text_add(p->out, ": no setting helps\n");
+        pl_text_addf(p->out, ": %s\n", pl_gate_no_kernels_help(&a->q));
         return;
     }
     pl_text_addf(p->out, "  not even one sample of %u tokens fits %s%s\n", a->length,

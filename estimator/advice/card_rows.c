@@ -58,7 +58,7 @@ pl_err pl_advice_cards(struct pl_advice *a, struct pl_diag *d) {
                                                       .usable_bytes = pl_budget_usable(&q.budget),
                                                       .needed_bytes = v.needed_bytes,
                                                       .verdict = v.kind,
-                                                      .runs = cards[i].sm >= PL_CARD_OLDEST_SM};
+                                                      .runs = !v.no_kernels};
     }
 out:
     for (uint32_t i = 0; i < n_plans; i++)

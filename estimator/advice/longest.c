@@ -95,7 +95,7 @@ static pl_err refuse_gpu(const struct pl_question *q, struct pl_diag *d) {
     char room[256];
     struct pl_text why = PL_TEXT_FIXED(room);
     pl_gate_add_no_kernels(q, &why);
-    pl_diag_set(d, PL_ERR_DOES_NOT_FIT, "%s: no setting helps", pl_text_str(&why));
+    pl_diag_set(d, PL_ERR_DOES_NOT_FIT, "%s: %s", pl_text_str(&why), pl_gate_no_kernels_help(q));
     pl_diag_hint(d, "ask without --longest which GPU would do");
     return PL_ERR_DOES_NOT_FIT;
 }
@@ -116,7 +116,7 @@ static pl_err find_rows(const struct pl_question *q, struct pl_trials *t, struct
 pl_err pl_advice_longest(const struct pl_question *q, struct pl_longest *out, struct pl_diag *d) {
     const uint32_t batch = q->job->batch_size;
     struct pl_trials trials = {0};
-    if (!pl_traits_run(&q->traits)) return refuse_gpu(q, d);
+    if (!pl_question_has_kernels(q)) return refuse_gpu(q, d);
     *out =
         (struct pl_longest){.batch_size = batch == PL_AUTO ? 1 : batch,
                             .budget_bytes = pl_budget_usable(&q->budget) + q->budget.context_bytes,

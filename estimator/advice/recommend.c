@@ -521,7 +521,7 @@ pl_err pl_recommend(struct pl_advice *a, uint64_t host_limit, struct pl_recommen
     pl_err err = PL_ERR_OK;
     *out = (struct pl_recommendation){.host_limit = host_limit, .length = a->length};
     if (!a->q.budget.known) return PL_ERR_OK;
-    out->no_kernels = !pl_traits_run(&a->q.traits);
+    out->no_kernels = !pl_question_has_kernels(&a->q);
     out->ways = pl_calloc(PL_MAX_WAYS, sizeof *out->ways);
     if (!out->ways) return pl_host_oom(d, "the ways to run a job");
     if (!out->no_kernels) PL_TRY_GOTO(try_all(a, out, d), out);

@@ -180,7 +180,7 @@ static void add_needed(const struct page *p) {
     if (r->no_kernels) {
         pl_text_add(p->out, p->bold);
         pl_gate_add_no_kernels(&p->a->q, p->out);
-        pl_text_addf(p->out, "%s: no setting helps\n", p->off);
+        pl_text_addf(p->out, "%s: %s\n", p->off, pl_gate_no_kernels_help(&p->a->q));
     } else {
         const uint32_t ranks = pl_job_ranks(p->a->q.job);
         pl_text_addf(p->out, "%snothing fits %s%s", p->bold, b->source, p->off);

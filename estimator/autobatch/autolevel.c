@@ -410,7 +410,7 @@ static pl_err drop_useless(struct search *s, uint32_t at, uint32_t *list, uint32
 }
 
 static uint32_t rule_of(const struct pl_question *q) {
-    return (uint32_t)pl_program_auto_chunk(q->model, q->job->dtype, CHUNK_MAX);
+    return (uint32_t)pl_program_auto_chunk(q->model, pl_question_dtype(q), CHUNK_MAX);
 }
 
 static pl_err list_chunks(const struct pl_question *q, struct pl_trials *t,

@@ -216,6 +216,6 @@ pl_err pl_card_require(const char *typed, const struct pl_card **out, bool *ambi
 pl_err pl_card_check_sm(const char *gpu, uint32_t sm, struct pl_diag *d) {
     if (sm >= PL_CARD_OLDEST_SM) return PL_ERR_OK;
     return pl_diag_set(d, PL_ERR_NO_DEVICE,
-                       "%s has compute capability %u.%u; the kernels need %d.%d (Ampere) or later",
+                       "%s has compute capability %u.%u; the kernels need %d.%d (Turing) or later",
                        gpu, sm / 10, sm % 10, PL_CARD_OLDEST_SM / 10, PL_CARD_OLDEST_SM % 10);
 }

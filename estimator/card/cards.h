@@ -180,9 +180,10 @@ uint64_t pl_card_context_doubt(const struct pl_card *c);
 /* The capability that is planned for when no GPU is named: Hopper's kernels need the most
  * scratch. */
 #define PL_CARD_DEFAULT_SM 90
-/* The oldest capability that the kernels run on: bf16 tensor cores and asynchronous copies need
- * Ampere. */
-#define PL_CARD_OLDEST_SM 80
+/* The oldest capability that the kernels run on: Turing's tensor cores sum fp16 in fp32. */
+#define PL_CARD_OLDEST_SM 75
+/* The oldest one that they run on in bf16. */
+#define PL_CARD_OLDEST_BF16_SM 80
 /* NO_DEVICE, with `gpu` as the subject of the sentence, if this one is older. */
 pl_err pl_card_check_sm(const char *gpu, uint32_t sm, struct pl_diag *d);
 

@@ -25,8 +25,9 @@
     X(init, ENUM, "pretrained", 0, 0, "pretrained|random", "where the weights come from")          \
     X(mode, ENUM, "", 0, 0, "full|lora|qlora",                                                     \
       "train every weight, or LoRA adapters on a frozen base; qlora: the base in 4 bits")          \
-    X(dtype, DTYPE, "bf16", 0, 0, "bf16|fp32",                                                     \
-      "storage of weights and activations; of frozen weights see `base_dtype`")                    \
+    X(dtype, DTYPE, "auto", 0, 0, "auto|bf16|fp16|fp32",                                           \
+      "storage of weights and activations; of frozen weights see `base_dtype`; auto: bf16, but on " \
+      "GPUs before Ampere, which have none, fp16, or fp32 for models whose activations exceed it") \
     X(master_weights, ENUM, "auto", 0, 0, "auto|true|false",                                       \
       "fp32 master copy of bf16 weights; without it updates round stochastically")                 \
     X(gradient_dtype, DTYPE, "auto", 0, 0, "auto|bf16|fp32",                                       \

@@ -57,7 +57,7 @@ static void take_generating(const struct pl_job_facts *f, struct pl_job *job) {
     if (!f->generates) return;
     job->inference = true;
     job->oom_recovery = false;
-    if (!job->given[PL_KEY_dtype]) job->dtype = f->is_stored_wide ? PL_DTYPE_F32 : PL_DTYPE_BF16;
+    if (!job->given[PL_KEY_dtype]) job->dtype = f->is_stored_wide ? PL_DTYPE_F32 : PL_DTYPE_AUTO;
     if (f->adapter.are) take_adapter(&f->adapter, job);
 }
 
@@ -152,8 +152,9 @@ static void take_schedule(const struct pl_job_facts *f, struct pl_job *job) {
 /* Keys that are still open become what the program was built with, so that config.resolved.yaml
  * repeats the run. */
 static void take_built(const struct pl_built *b, struct pl_job *job) {
-    const bool full = job->mode == PL_MODE_FULL, narrow = job->dtype != PL_DTYPE_F32;
+    const bool full = job->mode == PL_MODE_FULL, narrow = pl_dtype_is_narrow(b->dtype);
     if (!b->is) return;
+    job->dtype = b->dtype;
     job->learning_rate = pl_job_learning_rate(job);
     if (job->global_batch_size == PL_UNSET_U32)
         job->gradient_accumulation_steps = pl_job_accumulation(job, job->batch_size);

@@ -49,7 +49,7 @@ struct pl_decided {
 struct pl_built {
     bool is;
     bool has_masters, adapts_whole; /* lora_modules_to_save are trained */
-    enum pl_dtype gradient_dtype, base_dtype;
+    enum pl_dtype dtype, gradient_dtype, base_dtype;
     uint32_t loss_chunk_tokens, mlp_chunk_tokens;
     uint64_t unpack_bytes;
 };

@@ -61,7 +61,7 @@ static pl_err judge(struct pl_estimate *e, struct pl_diag *d) {
 
 pl_err pl_estimate_find_remedies(struct pl_estimate *e, struct pl_diag *d) {
     if (e->verdict.kind == PL_VERDICT_FITS || e->verdict.kind == PL_VERDICT_UNKNOWN ||
-        e->verdict.no_kernels)
+        !pl_traits_run(&e->planned.program->traits))
         return PL_ERR_OK;
     return pl_gate_remedies(e->q, e->planned.plan, e->remedies, &e->n_remedies, d);
 }

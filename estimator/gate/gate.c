@@ -6,6 +6,7 @@
 #include "estimator/base/units.h"
 #include "estimator/card/cards.h"
 #include "estimator/config/job_values.h"
+#include "estimator/config/key_table.h"
 
 static const char *const verdict_names[] = {"fits", "tight", "no", "unknown"};
 
@@ -48,13 +49,34 @@ bool pl_gate_over_ceiling(const struct pl_program *p, const struct pl_job *job) 
 }
 
 static pl_err check_kernels(const struct pl_question *q, struct pl_diag *d) {
-    return pl_card_check_sm(q->card ? q->card : "the GPU", q->traits.sm, d);
+    const char *gpu = q->card ? q->card : "the GPU";
+    const enum pl_key_id key = pl_job_without_kernels(q->job, q->model, &q->traits);
+    uint32_t n;
+    PL_TRY(pl_card_check_sm(gpu, q->traits.sm, d));
+    pl_job_error(q->job, key, PL_ERR_NO_DEVICE, d,
+                 "`%s: bf16` needs compute capability %d.%d (Ampere) or later, %s has %u.%u",
+                 pl_key_table(&n)[key].key, PL_CARD_OLDEST_BF16_SM / 10,
+                 PL_CARD_OLDEST_BF16_SM % 10, gpu, q->traits.sm / 10, q->traits.sm % 10);
+    pl_diag_hint(d, "%s", pl_gate_no_kernels_help(q));
+    return PL_ERR_NO_DEVICE;
 }
 
 void pl_gate_add_no_kernels(const struct pl_question *q, struct pl_text *out) {
     struct pl_diag d = {0};
     (void)check_kernels(q, &d);
     pl_text_add(out, d.message);
+}
+
+const char *pl_gate_no_kernels_help(const struct pl_question *q) {
+    const enum pl_key_id key = pl_job_without_kernels(q->job, q->model, &q->traits);
+    struct pl_job open = *q->job; /* shallow */
+    open.dtype = PL_DTYPE_AUTO;
+    if (key == PL_KEY_device) return "no setting helps";
+    if (key == PL_KEY_adapter_dtype) return "`adapter_dtype: fp32` runs there";
+    return pl_job_dtype(&open, q->model, &q->traits) == PL_DTYPE_F16
+               ? "`dtype: fp16` runs there, and is what `auto` is"
+               : "`dtype: fp32` runs there, and is what `auto` is: activations of this family "
+                 "exceed fp16";
 }
 
 /* A tight job is short of the margin first, and of what the context may be off by next. */
@@ -83,7 +105,8 @@ struct pl_verdict pl_gate_judge(const struct pl_plan *plan, const struct pl_ques
                            .most_bytes = plan->arena_bytes + budget->context_bytes,
                            .over_ceiling = pl_gate_over_ceiling(plan->program, q->job),
                            .trained_billions = trained_billions(plan->program)};
-    v.no_kernels = !pl_traits_run(&plan->program->traits);
+    v.no_kernels = pl_job_without_kernels(q->job, plan->program->model, &plan->program->traits) !=
+                   PL_KEY_COUNT;
     if (v.over_ceiling || v.no_kernels)
         v.kind = PL_VERDICT_NO;
     else if (budget->known)

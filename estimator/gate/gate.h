@@ -6,7 +6,8 @@
  *       that has room for the margin
  *   G2  a full fine-tune that trains more than full_ft_ceiling_billions is refused whatever the
  *       memory, unless weights, gradients and states live on the host; frozen layers do not count
- *   G3  on a GPU that the kernels are not made for nothing fits, and no change helps */
+ *   G3  on a GPU that the kernels are not made for nothing fits, and no change helps; on one that
+ *       they compute on in other types than the job's, only a change of the type does */
 #ifndef PL_ESTIMATOR_GATE_GATE_H
 #define PL_ESTIMATOR_GATE_GATE_H
 
@@ -31,8 +32,9 @@ bool pl_gate_over_ceiling(const struct pl_program *p, const struct pl_job *job);
 /* Devices that share gradients and states, each of which the ceiling is for. */
 uint32_t pl_gate_ceiling_devices(const struct pl_program *p);
 struct pl_verdict pl_gate_judge(const struct pl_plan *plan, const struct pl_question *q);
-/* Why nothing runs on the device of the question (G3). */
+/* Why the job does not run on the device of the question (G3), and what would help. */
 void pl_gate_add_no_kernels(const struct pl_question *q, struct pl_text *out);
+const char *pl_gate_no_kernels_help(const struct pl_question *q);
 /* "30.00 MiB (31457280 bytes) inside the margin of 64.00 MiB", of a tight one. */
 void pl_gate_add_tight(const struct pl_verdict *v, const struct pl_question *q,
                        struct pl_text *out);

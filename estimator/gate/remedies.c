@@ -42,6 +42,7 @@ static struct remedies list_remedies(void) {
 struct start {
     const struct pl_question *q;
     uint64_t needed_bytes;
+    bool no_kernels; /* G3 of gate.h */
     struct remedies table;
     struct pl_trials *trials;
 };
@@ -256,7 +257,7 @@ static pl_err fill_rows(const struct start *from, struct pl_remedy out[PL_MAX_RE
     for (uint32_t i = 0; i < N_REMEDIES; i++) {
         const bool fits = pl_price_fits(&alone[i].price);
         if (!alone[i].change[0] || (alone[i].saves_bytes <= 0 && !fits)) continue;
-        if (only_if_it_fits(from->table.ids[i]) && !fits) continue;
+        if ((from->no_kernels || only_if_it_fits(from->table.ids[i])) && !fits) continue;
         any_fits |= fits;
         out[(*n)++] = alone[i];
     }
@@ -272,7 +273,8 @@ static pl_err fill_rows(const struct start *from, struct pl_remedy out[PL_MAX_RE
 pl_err pl_gate_remedies(const struct pl_question *q, const struct pl_plan *plan,
                         struct pl_remedy out[PL_MAX_REMEDIES], uint32_t *n, struct pl_diag *d) {
     struct pl_trials trials = {0};
-    const struct start from = {q, pl_gate_judge(plan, q).needed_bytes, list_remedies(), &trials};
+    const struct pl_verdict v = pl_gate_judge(plan, q);
+    const struct start from = {q, v.needed_bytes, v.no_kernels, list_remedies(), &trials};
     pl_err err = fill_rows(&from, out, n, d);
     pl_trials_finish(&trials);
     return err;

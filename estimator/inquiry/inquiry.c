@@ -89,8 +89,9 @@ pl_err pl_inquiry_read_model(struct pl_inquiry *i, struct pl_diag *d) {
 pl_err pl_inquiry_decide(struct pl_inquiry *i, struct pl_diag *d) {
     PL_TRY(pl_sharding_decide(&i->q, &i->spec.facts.sharding, &i->notes, d));
     pl_resolve(&i->spec);
+    pl_question_note_dtype(&i->q, &i->notes);
     PL_TRY(pl_decide(&i->q, PL_BATCH_LIMIT, &i->search, &i->notes, d));
-    if (!pl_traits_run(&i->q.traits)) i->q.recommended = 0;
+    if (!pl_question_has_kernels(&i->q)) i->q.recommended = 0;
     if (i->job.batch_size == PL_AUTO && !i->q.budget.known)
         pl_text_add(&i->notes, "batch_size: auto without a budget plans for 1\n");
     return PL_ERR_OK;

@@ -1,5 +1,6 @@
 /* families.c - the table of families, and the facts that only one of them has.
- * Defaults are those of transformers' configuration classes (LlamaConfig, Qwen2Config, ...). */
+ * Defaults are those of transformers' configuration classes (LlamaConfig, Qwen2Config, ...).
+ * Source of exceeds_fp16: activations of Gemma 3 27B reach 696,320 (arXiv 2605.15572). */
 #include "estimator/model/families.h"
 #include "estimator/base/text.h"
 
@@ -293,6 +294,7 @@ static const struct pl_family_row families[PL_FAMILY_COUNT] = {
                           .activation = PL_ACTIVATION_GELU_TANH,
                           .activation_key = "hidden_activation",
                           .rope_types = ROPE_COMMON,
+                          .exceeds_fp16 = true,
                           .facts = gemma3_facts},
     PL_FAMILY_ROWS_OF_A_TEST};
 

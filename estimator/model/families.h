@@ -45,6 +45,7 @@ struct pl_family_row {
     enum pl_activation activation;
     const char *activation_key; /* key of the activation; NULL = `hidden_act` */
     unsigned rope_types; /* PL_ROPE_BIT_* */
+    bool exceeds_fp16;   /* activations of published models are greater than 65,504 */
     pl_err (*facts)(const struct pl_hf *h, struct pl_model *m);
 };
 

@@ -224,6 +224,15 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
 static inline enum pl_dtype pl_shape_base_dtype(const struct pl_job_shape *s) {
     return pl_dtype_is_narrow(s->base_dtype) ? s->base_dtype : s->dtype;
 }
+/* `dtype` decided: bf16 under `auto`, but on a GPU that does not compute in it fp16, or fp32 where
+ * activations of the family exceed fp16. */
+enum pl_dtype pl_job_dtype(const struct pl_job *job, const struct pl_model *m,
+                           const struct pl_traits *traits);
+/* Returns the key whose value the back-end has no kernels for: one that asks for bf16 on a GPU before
+ * PL_CARD_OLDEST_BF16_SM (cards.h), PL_KEY_device on one before PL_CARD_OLDEST_SM; PL_KEY_COUNT:
+ * it has them all. */
+enum pl_key_id pl_job_without_kernels(const struct pl_job *job, const struct pl_model *m,
+                                      const struct pl_traits *traits);
 /* base_dtype decided: the type of frozen weights of such a job. Under `auto` it is narrower than
  * `dtype` only where no bit of the run changes: the checkpoint is bf16, and the products of the
  * back-end widen one type to the other. */

@@ -1,6 +1,8 @@
 /* shape.c - from a job to the numbers that decide bytes. */
+#include "estimator/card/cards.h"
 #include "estimator/config/job_values.h"
 #include "estimator/config/scalar.h"
+#include "estimator/model/families.h"
 #include "estimator/program/program.h"
 
 #include <string.h>
@@ -10,11 +12,34 @@ static bool adds_up_micro_batches(const struct pl_job *job, uint32_t batch_size)
     return pl_job_accumulation(job, batch_size) > 1 || pl_job_orders_ranks(job);
 }
 
-static enum pl_dtype gradient_dtype(const struct pl_job *job, uint32_t batch_size) {
-    if (job->dtype == PL_DTYPE_F32) return PL_DTYPE_F32;
+static bool computes_in_bf16(const struct pl_traits *traits) {
+    return traits->backend != PL_BACKEND_CUDA || traits->sm >= PL_CARD_OLDEST_BF16_SM;
+}
+
+enum pl_dtype pl_job_dtype(const struct pl_job *job, const struct pl_model *m,
+                           const struct pl_traits *traits) {
+    if (job->dtype != PL_DTYPE_AUTO) return job->dtype;
+    if (computes_in_bf16(traits)) return PL_DTYPE_BF16;
+    return pl_family_get(m->family)->exceeds_fp16 ? PL_DTYPE_F32 : PL_DTYPE_F16;
+}
+
+enum pl_key_id pl_job_without_kernels(const struct pl_job *job, const struct pl_model *m,
+                                      const struct pl_traits *traits) {
+    if (!pl_traits_run(traits)) return PL_KEY_device;
+    if (computes_in_bf16(traits)) return PL_KEY_COUNT;
+    if (pl_job_dtype(job, m, traits) == PL_DTYPE_BF16) return PL_KEY_dtype;
+    if (job->mode == PL_MODE_QLORA && job->compute_dtype == PL_DTYPE_BF16)
+        return PL_KEY_compute_dtype;
+    return pl_mode_adapts(job->mode) && job->adapter_dtype == PL_DTYPE_BF16 ? PL_KEY_adapter_dtype
+                                                                            : PL_KEY_COUNT;
+}
+
+static enum pl_dtype gradient_dtype(const struct pl_job *job, enum pl_dtype dtype,
+                                    uint32_t batch_size) {
+    if (dtype == PL_DTYPE_F32) return PL_DTYPE_F32;
     if (job->gradient_dtype != PL_DTYPE_AUTO) return job->gradient_dtype;
     const bool adds_up = adds_up_micro_batches(job, batch_size) || pl_job_is_of_ranks(job);
-    return adds_up ? PL_DTYPE_F32 : job->dtype;
+    return adds_up ? PL_DTYPE_F32 : dtype;
 }
 
 /* Gradients in host memory, or wanted there by the update, take nothing of the device; those that
@@ -128,16 +153,17 @@ bool pl_job_base_may_be_narrow(const struct pl_job *job, const struct pl_traits 
 /* Values that are made at random do not come in a type of their own. */
 enum pl_dtype pl_job_base_dtype(const struct pl_job *job, const struct pl_model *m,
                                 const struct pl_traits *traits) {
-    if (job->dtype != PL_DTYPE_F32 || !pl_job_base_may_be_narrow(job, traits)) return job->dtype;
+    const enum pl_dtype dtype = pl_job_dtype(job, m, traits);
+    if (dtype != PL_DTYPE_F32 || !pl_job_base_may_be_narrow(job, traits)) return dtype;
     if (job->base_dtype != PL_DTYPE_AUTO) return job->base_dtype;
     const bool is_bf16 = strcmp(m->torch_dtype, "bfloat16") == 0;
     return job->init == PL_INIT_PRETRAINED && is_bf16 ? PL_DTYPE_BF16 : PL_DTYPE_F32;
 }
 
-static pl_err check_base(const struct pl_job *job, const struct pl_traits *traits,
-                         struct pl_diag *d) {
-    if (!pl_dtype_is_narrow(job->base_dtype) || job->dtype != PL_DTYPE_F32 ||
-        traits->backend != PL_BACKEND_CUDA)
+static pl_err check_base(const struct pl_job *job, const struct pl_model *m,
+                         const struct pl_traits *traits, struct pl_diag *d) {
+    if (!pl_dtype_is_narrow(job->base_dtype) || traits->backend != PL_BACKEND_CUDA ||
+        pl_job_dtype(job, m, traits) != PL_DTYPE_F32)
         return PL_ERR_OK;
     const char *name = pl_dtype_name(job->base_dtype);
     pl_job_error(job, PL_KEY_base_dtype, PL_ERR_CONFIG_CONFLICT, d,
@@ -300,7 +326,7 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
     PL_TRY(check_embedding(job, m, d));
     PL_TRY(check_freeze(job, m, d));
     PL_TRY(check_long(job, m, d));
-    PL_TRY(check_base(job, traits, d));
+    PL_TRY(check_base(job, m, traits, d));
     /* padding too: plans are told apart by the bytes of their shapes */
     memset(out, 0, sizeof *out);
     out->mode = job->mode;
@@ -309,11 +335,11 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
     out->packing = job->packing;
     out->long_by_sample =
         job->rope_long_from == PL_LONG_FROM_SAMPLE && m->rope[0].type == PL_ROPE_LONGROPE;
-    out->dtype = job->dtype;
+    out->dtype = pl_job_dtype(job, m, traits);
     const enum pl_dtype base = pl_job_base_dtype(job, m, traits);
     out->base_dtype = base == out->dtype ? PL_DTYPE_F32 : base;
     out->adapter_dtype = job->adapter_dtype;
-    out->gradient_dtype = gradient_dtype(job, batch_size);
+    out->gradient_dtype = gradient_dtype(job, out->dtype, batch_size);
     out->optimizer = job->optimizer;
     out->moment_dtype = job->moment_dtype;
     out->recompute = job->gradient_checkpointing == PL_RECOMPUTE_AUTO ? PL_RECOMPUTE_FULL

@@ -29,6 +29,20 @@ static bool may_round_base(const struct pl_variant *v) {
     return pl_job_base_may_be_narrow(&v->job, &v->q.traits);
 }
 
+/* True if the kernels of the device compute in bf16, or the CPU's. */
+static bool may_be_bf16(const struct pl_variant *v) {
+    struct pl_job job = v->job; /* shallow */
+    job.dtype = PL_DTYPE_BF16;
+    return pl_job_without_kernels(&job, v->q.model, &v->q.traits) != PL_KEY_dtype;
+}
+
+/* True if fp16 is what `dtype: auto` would be. */
+static bool may_be_fp16(const struct pl_variant *v) {
+    struct pl_job job = v->job; /* shallow */
+    job.dtype = PL_DTYPE_AUTO;
+    return pl_job_dtype(&job, v->q.model, &v->q.traits) == PL_DTYPE_F16;
+}
+
 static bool trains_a_layer(const struct pl_variant *v) {
     return v->job.freeze_layers < v->q.model->layers;
 }
@@ -54,10 +68,14 @@ static bool rebuilds_more(const struct pl_question *was, const struct pl_job *jo
     return now < level && !(now == PL_RECOMPUTE_MLP && level == PL_RECOMPUTE_ATTENTION);
 }
 
+static enum pl_dtype dtype_of(const struct pl_question *was, const struct pl_job *job) {
+    return pl_job_dtype(job, was->model, &was->traits);
+}
+
 static bool cuts_logits(const struct pl_question *was, const struct pl_job *job) {
     const uint64_t tokens = (uint64_t)was->batch_size * job->max_seq_length;
     const uint64_t now = pl_question_chunk(was);
-    return now != PL_AUTO && (!now || now > pl_program_auto_chunk(was->model, job->dtype, tokens));
+    return now != PL_AUTO && (!now || now > pl_program_auto_chunk(was->model, dtype_of(was, job), tokens));
 }
 
 /* `auto` has looked for a chunk that fits already. */
@@ -99,8 +117,12 @@ static bool orders_parts(const struct pl_question *was, const struct pl_job *job
 }
 
 static bool computes_narrow(const struct pl_question *was, const struct pl_job *job) {
-    (void)was;
-    return pl_dtype_is_narrow(job->dtype);
+    return pl_dtype_is_narrow(dtype_of(was, job));
+}
+
+/* Gradients, masters and adapters of an fp16 job are fp32. */
+static bool computes_in_bf16(const struct pl_question *was, const struct pl_job *job) {
+    return dtype_of(was, job) == PL_DTYPE_BF16;
 }
 
 static bool has_wide_moments(const struct pl_question *was, const struct pl_job *job) {
@@ -110,13 +132,13 @@ static bool has_wide_moments(const struct pl_question *was, const struct pl_job 
 
 /* The weights of an fp32 checkpoint; of a bf16 one, back from `base_dtype: fp32`. */
 static bool rounds_base(const struct pl_question *was, const struct pl_job *job) {
-    return !pl_dtype_is_narrow(job->dtype) &&
+    return !pl_dtype_is_narrow(dtype_of(was, job)) &&
            !pl_dtype_is_narrow(pl_job_base_dtype(was->job, was->model, &was->traits));
 }
 
 /* True if the type of the base was written for a wider one of the job. */
 static bool frees_base(const struct pl_question *was, const struct pl_job *job) {
-    return pl_dtype_is_narrow(job->dtype) && !pl_dtype_is_narrow(was->job->dtype) &&
+    return pl_dtype_is_narrow(dtype_of(was, job)) && !pl_dtype_is_narrow(pl_question_dtype(was)) &&
            was->job->given[PL_KEY_base_dtype];
 }
 

@@ -2,6 +2,7 @@
 #include "estimator/search/question.h"
 
 #include "estimator/config/job_values.h"
+#include "estimator/model/families.h"
 #include "estimator/program/resize.h"
 
 #include <string.h>
@@ -30,6 +31,26 @@ struct pl_question pl_question_of_last(const struct pl_question *q) {
     struct pl_question last = *q;
     last.rank = pl_job_ranks(q->job) - 1;
     return last;
+}
+
+enum pl_dtype pl_question_dtype(const struct pl_question *q) {
+    return pl_job_dtype(q->job, q->model, &q->traits);
+}
+
+void pl_question_note_dtype(const struct pl_question *q, struct pl_text *notes) {
+    const enum pl_dtype dtype = pl_question_dtype(q);
+    if (q->job->dtype != PL_DTYPE_AUTO || dtype == PL_DTYPE_BF16 || !pl_traits_run(&q->traits))
+        return;
+    pl_text_addf(notes, "dtype: auto is %s: compute capability %u.%u has no bf16",
+                 pl_dtype_name(dtype), q->traits.sm / 10, q->traits.sm % 10);
+    if (dtype == PL_DTYPE_F32)
+        pl_text_addf(notes, ", and activations of %s exceed fp16",
+                     pl_family_get(q->model->family)->name);
+    pl_text_add(notes, "\n");
+}
+
+bool pl_question_has_kernels(const struct pl_question *q) {
+    return pl_job_without_kernels(q->job, q->model, &q->traits) == PL_KEY_COUNT;
 }
 
 uint32_t pl_question_level(const struct pl_question *q) {
@@ -131,9 +152,18 @@ struct pl_decided pl_question_decided(const struct pl_question *q) {
                                .unpack_buffer = pl_question_unpack(q)};
 }
 
+/* A type that only this back-end needs is written down; bf16 is what `auto` is everywhere else. */
+static void settle_dtype(const struct pl_question *q, struct pl_job *job) {
+    const enum pl_dtype dtype = pl_question_dtype(q);
+    if (job->dtype != PL_DTYPE_AUTO || dtype == PL_DTYPE_BF16) return;
+    job->dtype = dtype;
+    job->given[PL_KEY_dtype] = true;
+}
+
 void pl_question_settle(const struct pl_question *q, struct pl_job *job) {
     const struct pl_decided decided = pl_question_decided(q);
     pl_job_settle(job, &decided);
+    settle_dtype(q, job);
 }
 
 pl_err pl_question_shape(const struct pl_question *q, struct pl_job_shape *out, struct pl_diag *d) {

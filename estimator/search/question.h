@@ -61,6 +61,11 @@ uint32_t pl_question_in_backward(const struct pl_question *q);
 /* True if `optimizer_in_backward: auto` may be `true`: a full fine-tune of one micro-batch a step,
  * on one device and with nothing offloaded. A step that no key sizes is one micro-batch then. */
 bool pl_question_may_let_go(const struct pl_question *q);
+enum pl_dtype pl_question_dtype(const struct pl_question *q); /* pl_job_dtype() */
+/* Adds why `dtype: auto` is not bf16, where it is not. */
+void pl_question_note_dtype(const struct pl_question *q, struct pl_text *notes);
+/* True if the back-end has kernels for all types of the job. */
+bool pl_question_has_kernels(const struct pl_question *q);
 /* Micro-batches of a step that each rank computes, at most. */
 uint32_t pl_question_accumulation(const struct pl_question *q);
 uint32_t pl_question_mlp_chunk(const struct pl_question *q);

@@ -166,6 +166,7 @@ pl_err pl_preflight_shard(struct pl_preflight *pf, struct pl_spec *spec,
 pl_err pl_preflight_size(struct pl_preflight *pf, struct pl_diag *d) {
     pf->batch_was_auto = pf->job->batch_size == PL_AUTO;
     pl_question_open(&pf->q, pf->job, &pf->model);
+    pl_question_note_dtype(&pf->q, &pf->notes);
     pf->q.rank = pf->world.rank;
     const struct pl_question last = pl_question_of_last(&pf->q);
     PL_TRY(pl_preflight_shard(pf, &pf->spec, &last, &pf->notes, d));
@@ -287,6 +288,7 @@ void pl_preflight_take_built(struct pl_spec *spec, const struct pl_program *p) {
         .is = true,
         .has_masters = s->master_weights,
         .adapts_whole = s->lora_targets.whole != 0,
+        .dtype = s->dtype,
         .gradient_dtype = s->gradient_dtype,
         .base_dtype = pl_shape_base_dtype(s),
         .loss_chunk_tokens = (uint32_t)p->chunk_tokens,

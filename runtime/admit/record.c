@@ -135,7 +135,7 @@ static void write_setting(const struct pl_preflight *pf, enum pl_key_id key, str
 static bool is_decided(const struct pl_preflight *pf, enum pl_key_id key) {
     if (pf->settled) return true;
     if (key == PL_KEY_warmup_steps || key == PL_KEY_warmup_ratio) return false;
-    if (key == PL_KEY_gradient_dtype) return is_planned(pf);
+    if (key == PL_KEY_gradient_dtype || key == PL_KEY_dtype) return is_planned(pf);
     if (key == PL_KEY_optimizer_in_backward) return pf->job->optimizer_in_backward != PL_TRI_AUTO;
     return key != PL_KEY_chat_date || pf->job->chat_date;
 }

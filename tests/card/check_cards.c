@@ -237,11 +237,11 @@ END_TEST
 
 START_TEST(an_older_gpu_is_refused_with_its_capability) {
     struct pl_diag d = {0};
-    const struct pl_traits old = pl_traits_cuda(75), least = pl_traits_cuda(PL_CARD_OLDEST_SM);
+    const struct pl_traits old = pl_traits_cuda(72), least = pl_traits_cuda(PL_CARD_OLDEST_SM);
     const struct pl_traits cpu = pl_traits_cpu(0);
-    ck_assert_int_eq(pl_card_check_sm("cuda:0 (Tesla T4)", 75, &d), PL_ERR_NO_DEVICE);
-    ck_assert_str_eq(d.message, "cuda:0 (Tesla T4) has compute capability 7.5; the kernels need "
-                                "8.0 (Ampere) or later");
+    ck_assert_int_eq(pl_card_check_sm("cuda:0 (Tesla V100)", 70, &d), PL_ERR_NO_DEVICE);
+    ck_assert_str_eq(d.message, "cuda:0 (Tesla V100) has compute capability 7.0; the kernels "
+                                "need 7.5 (Turing) or later");
     ck_assert_int_eq(pl_card_check_sm("x", PL_CARD_OLDEST_SM, NULL), PL_ERR_OK);
     ck_assert(!pl_traits_run(&old) && pl_traits_run(&least) && pl_traits_run(&cpu));
     ck_assert_uint_eq(cpu.threads, 1); /* at least */

@@ -104,7 +104,7 @@ START_TEST(on_a_gpu_without_kernels_nothing_fits) {
     static const struct {
         uint32_t sm;
         bool runs;
-    } rows[] = {{70, false}, {75, false}, {PL_CARD_OLDEST_SM, true}, {90, true}};
+    } rows[] = {{70, false}, {72, false}, {PL_CARD_OLDEST_SM, true}, {90, true}};
     const struct pl_budget roomy = card(UINT64_C(1) << 50, 0, 0);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct fixture f;

@@ -271,7 +271,7 @@ static pl_err refuse_inference(struct pl_diag *d) {
 /* The job as it is given; of the grid alone nothing is said. */
 static int status_of(const struct pl_advice *a) {
     if (!a->estimate.planned.plan || !a->q.budget.known) return 0;
-    const bool runs = a->largest_batch && pl_traits_run(&a->q.traits);
+    const bool runs = a->largest_batch && pl_question_has_kernels(&a->q);
     return runs ? 0 : pl_err_exit_status(PL_ERR_DOES_NOT_FIT);
 }
 

@@ -12,7 +12,7 @@ static bool fits_one(const struct pl_recommendation *r) {
 }
 
 static bool has_answer(const struct pl_question *q) {
-    return q->budget.known && q->traits.backend == PL_BACKEND_CUDA && pl_traits_run(&q->traits);
+    return q->budget.known && q->traits.backend == PL_BACKEND_CUDA && pl_question_has_kernels(q);
 }
 
 static pl_err find_link(const struct pl_cli *cli, const struct pl_question *q,
