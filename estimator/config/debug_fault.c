@@ -24,6 +24,7 @@ bool pl_fault_parse(const char *text, struct pl_fault *out) {
     } kinds[] = {
         {"device_oom@alloc=", PL_FAULT_DEVICE_OOM_ALLOC},
         {"device_oom@step=", PL_FAULT_DEVICE_OOM_STEP},
+        {"overflow@step=", PL_FAULT_OVERFLOW_STEP},
         {"device_oom@op=", PL_FAULT_DEVICE_OOM_OP},
         {"pinned_oom@alloc=", PL_FAULT_PINNED_OOM_ALLOC},
         {"disk_full@write=", PL_FAULT_DISK_FULL_WRITE},

@@ -9,6 +9,8 @@
 enum pl_fault_kind {
     PL_FAULT_DEVICE_OOM_ALLOC, /* device_oom@alloc=N: device allocation N fails */
     PL_FAULT_DEVICE_OOM_STEP,  /* device_oom@step=N: the device runs out of memory in step N */
+    PL_FAULT_OVERFLOW_STEP,    /* overflow@step=N: the gradients of step N are not finite, nor those
+                                  of the count - 1 steps after it */
     PL_FAULT_DEVICE_OOM_OP,    /* device_oom@op=N: in place of operation N of the run's steps */
     PL_FAULT_PINNED_OOM_ALLOC, /* pinned_oom@alloc=N: request N for pinned host memory fails */
     PL_FAULT_DISK_FULL_WRITE,  /* disk_full@write=N: file write N fails */

@@ -64,6 +64,8 @@
     X(adam_beta2, MEANING)                                                                         \
     X(adam_epsilon, MEANING)                                                                       \
     X(max_grad_norm, MEANING)                                                                      \
+    X(loss_scale, MEANING)                                                                         \
+    X(loss_scale_window, MEANING)                                                                  \
     X(optimizer_in_backward, MAY_CHANGE)                                                           \
     X(num_epochs, MAY_CHANGE)                                                                      \
     X(max_steps, MAY_CHANGE)                                                                       \

@@ -22,10 +22,7 @@
 static const struct {
     enum pl_key_id key;
     const char *word, *hint;
-} word_hints[] = {{PL_KEY_dtype, "fp16",
-                   "fp16 overflows without loss scaling, which is not implemented: use bf16"},
-                  {PL_KEY_dtype, "float16",
-                   "fp16 overflows without loss scaling, which is not implemented: use bf16"},
+} word_hints[] = {{PL_KEY_dtype, "float16", "write `fp16`"},
                   {PL_KEY_dtype, "bfloat16", "write `bf16`"},
                   {PL_KEY_dtype, "float32", "write `fp32`"},
                   {PL_KEY_base_dtype, "bfloat16", "write `bf16`"},
@@ -110,9 +107,21 @@ static bool is_word(const struct pl_node *node, const char *word) {
     return node->kind == PL_NODE_SCALAR && strcmp(node->text, word) == 0;
 }
 
+static const char *auto_word(const struct pl_key_info *info) {
+    return info->choices[0] ? info->choices : "auto";
+}
+
 static pl_err parse_AUTO(const struct pl_key_input *in, void *field) {
+    char wanted[48];
     uint64_t v = PL_AUTO;
-    if (!is_word(in->node, "auto")) PL_TRY(parse_whole(in, "a whole number or auto", &v));
+    double as_float;
+    snprintf(wanted, sizeof wanted, "a whole number or %s", auto_word(in->info));
+    if (in->id == PL_KEY_loss_scale && in->node->kind == PL_NODE_SCALAR && in->node->plain &&
+        pl_scalar_float(in->node->text, &as_float) && as_float >= in->info->lo &&
+        as_float <= in->info->hi && as_float == floor(as_float))
+        v = (uint64_t)as_float; /* 65536.0, as other trainers have it */
+    else if (!is_word(in->node, auto_word(in->info)))
+        PL_TRY(parse_whole(in, wanted, &v));
     *(uint32_t *)field = (uint32_t)v;
     return PL_ERR_OK;
 }
@@ -408,7 +417,7 @@ static void print_TEMPLATE(const struct pl_key_info *info, const void *field, st
 
 static void print_AUTO(const struct pl_key_info *info, const void *field, struct pl_text *out) {
     if (*(const uint32_t *)field == PL_AUTO)
-        pl_text_add(out, "auto");
+        pl_text_add(out, auto_word(info));
     else
         print_U32(info, field, out);
 }

@@ -7,7 +7,7 @@
  *   choices  of ENUM, in the order of the enum that names them in job.h; "" otherwise
  * Types: STR char *, PATH char * (`~/` is expanded), BOOL bool, U32 uint32_t, U64 uint64_t,
  *   F64 double, ENUM uint32_t, DTYPE uint32_t (enum pl_dtype; PL_DTYPE_AUTO for `auto`),
- *   AUTO uint32_t or the word `auto` (PL_AUTO), BYTES uint64_t or `auto` (PL_AUTO_BYTES),
+ *   AUTO uint32_t or PL_AUTO, written as the word in `choices`, or `auto` if there is none, BYTES uint64_t or `auto` (PL_AUTO_BYTES),
  *   TEMPLATE struct pl_template_choice (a choice, or the path of a .jinja file),
  *   RECOMPUTE uint32_t (PL_RECOMPUTE_*), DEVICE uint32_t (PL_DEVICE_*),
  *   LIST struct pl_str_list (a scalar is a list of one),
@@ -36,7 +36,7 @@
     X(moment_dtype, DTYPE, "fp32", 0, 0, "fp32|bf16",                                              \
       "storage of the moments of adamw and lion; bf16 ones are rounded stochastically")            \
     X(adapter_dtype, DTYPE, "fp32", 0, 0, "fp32|bf16", "storage of LoRA matrices")                 \
-    X(base_dtype, DTYPE, "auto", 0, 0, "auto|bf16|fp32",                                           \
+    X(base_dtype, DTYPE, "auto", 0, 0, "auto|bf16|fp16|fp32",                                         \
       "storage of frozen weights: the base of lora and qlora, all weights of `generate`; auto: "   \
       "bf16 where `dtype` is fp32, config.json says bfloat16 and the device is the CPU, which "    \
       "changes no bit; else the same as `dtype`")                                                  \
@@ -46,7 +46,7 @@
       "hold the output head of a qlora base in 4 bits too, unless it is the embedding")            \
     X(quantize_embedding, BOOL, "false", 0, 0, "",                                                 \
       "hold the embedding of a qlora base in 4 bits too, and a head that is the embedding")        \
-    X(compute_dtype, DTYPE, "auto", 0, 0, "auto|bf16|fp32",                                        \
+    X(compute_dtype, DTYPE, "auto", 0, 0, "auto|bf16|fp16|fp32",                                      \
       "type to which a qlora base is dequantised for its products; auto: the same as `dtype`")     \
     X(lora_r, U32, "16", 1, 4096, "", "LoRA rank")                                                 \
     X(lora_alpha, F64, "", 0, 1e6, "", "LoRA scale is alpha/r; unset: 2 x lora_r")                 \
@@ -126,6 +126,11 @@
     X(adam_beta2, F64, "0.999", 0, 0.9999999, "", "decay of the second moment")                    \
     X(adam_epsilon, F64, "1e-8", 0, 1, "", "added to the root of the second moment")               \
     X(max_grad_norm, F64, "1", 0, 1e9, "", "clip the global gradient norm; 0 is off")              \
+    X(loss_scale, AUTO, "dynamic", 1, 2147483648.0, "dynamic",                                     \
+      "`dtype: fp16`: the factor of the loss, and so of all gradients, in the first step, a power " \
+      "of two; dynamic: 65536. A step whose gradients overflow is skipped and halves it")          \
+    X(loss_scale_window, U32, "2000", 1, 1000000000, "",                                           \
+      "`dtype: fp16`: updates in a row after which the factor of the loss is doubled")             \
     X(optimizer_in_backward, ENUM, "auto", 0, 0, "auto|true|false",                                \
       "`mode: full` without accumulation: each gradient is applied and let go in the backward "    \
       "pass, which runs twice unless `max_grad_norm` is 0; auto: where the job does not fit "      \

@@ -34,6 +34,18 @@ static pl_err check_precision(const struct pl_job *job, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
+static pl_err check_loss_scale(const struct pl_job *job, struct pl_diag *d) {
+    const uint32_t scale = job->loss_scale;
+    if (scale == PL_AUTO || !(scale & (scale - 1))) return PL_ERR_OK;
+    uint32_t below = 1;
+    while (below <= scale / 2)
+        below *= 2;
+    pl_job_error(job, PL_KEY_loss_scale, PL_ERR_CONFIG_RANGE, d,
+                 "`loss_scale: %u` is no power of two, so that dividing by it would round", scale);
+    pl_diag_hint(d, "%u and %u are the nearest", below, 2 * below);
+    return PL_ERR_CONFIG_RANGE;
+}
+
 /* global_batch_size is the promise; the other two may be given together with it only if they keep
  * it. */
 static pl_err check_batch(const struct pl_job *job, struct pl_diag *d) {
@@ -242,6 +254,7 @@ static const struct {
     {pl_job_check_meaning, {PL_KEY_COUNT}}, /* looks for itself */
     {check_precision,
      {PL_KEY_dtype, PL_KEY_base_dtype, PL_KEY_master_weights, PL_KEY_gradient_dtype}},
+    {check_loss_scale, {PL_KEY_loss_scale, PL_KEY_COUNT}},
     {check_batch,
      {PL_KEY_batch_size, PL_KEY_gradient_accumulation_steps, PL_KEY_global_batch_size,
       PL_KEY_COUNT}},

@@ -14,7 +14,7 @@
 #define PL_ROPE_MAX_PAIRS 256
 
 /* The size of struct pl_facts (call.h) in words of 8 bytes. */
-#define PL_FACTS_WORDS 6
+#define PL_FACTS_WORDS 7
 
 /* How a gradient is written. FIRST_WRITES: the op is the first of its micro-batch to write it, so
  * it overwrites in the first micro-batch of a step and adds in later ones. */

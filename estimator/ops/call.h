@@ -26,7 +26,7 @@ struct pl_view {
 struct pl_facts {
     uint64_t step;
     uint32_t max_len, micro_batch;
-    float loss_scale;
+    float loss_scale, unscale;       /* as in struct pl_batch; 2^-loss_exponent */
     float rate, kept;                /* learning rate; 1 - rate * weight decay */
     float adam_step, adam_root;      /* ADAMW: rate / (1 - beta1^t), 1 / sqrt(1 - beta2^t) */
     float adam8_step, adam8_epsilon; /* ADAMW_8BIT, which scales both by sqrt(1 - beta2^t) */
@@ -40,8 +40,11 @@ struct pl_batch {
     bool first;            /* first micro-batch of the step: PL_ACC_FIRST_WRITES overwrites */
     uint32_t contributors; /* ranks that have a micro-batch at the same time, this one included */
     uint32_t micro_batch;  /* of the first of these ranks: its number in the step, from 0 */
-    float loss_scale;      /* 1 / supervised tokens of the whole step */
+    float loss_scale;      /* 2^loss_exponent / supervised tokens of the whole step */
+    int loss_exponent;     /* of the scale of the loss, and of all gradients by it; CLIP_SCALE takes
+                            * it out again */
     uint64_t seed, step;   /* step counts from 1 */
+    uint64_t skipped;      /* steps before it that were no updates */
     double learning_rate, weight_decay, beta1, beta2, epsilon; /* optimizer phase */
     const struct pl_facts
         *facts; /* the same in the device's memory; NULL = kernels need none there */

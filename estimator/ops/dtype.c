@@ -1,6 +1,8 @@
 /* dtype.c - the element types as a table. */
 #include "estimator/ops/dtype.h"
 
+#include "estimator/ops/half.h"
+
 #include <string.h>
 
 static const struct {
@@ -33,6 +35,7 @@ enum pl_dtype pl_dtype_by_name(const char *name) {
 
 float pl_dtype_round(enum pl_dtype t, float x) {
     uint32_t bits;
+    if (t == PL_DTYPE_F16) return pl_half_widen(pl_half_narrow(x));
     if (t != PL_DTYPE_BF16) return x;
     memcpy(&bits, &x, sizeof bits);
     bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000;

@@ -9,7 +9,7 @@
 #define PL_DTYPE_MAP(X)                                                                            \
     X(F32, "fp32", 4, "F32")                                                                       \
     X(BF16, "bf16", 2, "BF16")                                                                     \
-    X(F16, "fp16", 2, "F16") /* in files only */                                                   \
+    X(F16, "fp16", 2, "F16")                                                                       \
     X(F64, "fp64", 8, "F64")                                                                       \
     X(I32, "int32", 4, "I32")                                                                      \
     X(U64, "uint64", 8, "U64")                                                                     \
@@ -26,7 +26,7 @@ enum pl_dtype {
 /* The types that a step stores weights, activations and gradients in: operands, conversions and
  * kernels of both back-ends are made from these lists. X(NAME), or X(NAME, arg); the narrow ones
  * are shorter than fp32, so a value is rounded that is stored in one. */
-#define PL_NARROW_LIST(X, arg) X(BF16, arg)
+#define PL_NARROW_LIST(X, arg) X(BF16, arg) X(F16, arg)
 #define PL_FLOAT_LIST(X, arg)  X(F32, arg) PL_NARROW_LIST(X, arg)
 #define PL_LISTED(NAME, X)     X(NAME)
 #define PL_NARROW_MAP(X)       PL_NARROW_LIST(PL_LISTED, X)

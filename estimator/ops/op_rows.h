@@ -317,7 +317,8 @@ PL_SCRATCH(SQUARE_SUM, pl_ws_square_sum, pl_ws_cuda_square_sum)
 PL_TRAFFIC(SQUARE_SUM, 2.25)
 
 PL_OP(CLIP_SCALE, clip_scale, UPDATE, ALONE,
-      "clip[0] = sqrt(sum partials); clip[1] = min(1, max_norm/(clip[0]+1e-6)); 1 if max_norm 0; "
+      "clip[0] = sqrt(sum partials)/S, S = 2^batch.loss_exponent; "
+      "clip[1] = min(1, max_norm/(clip[0]+1e-6))/S; 1/S if max_norm 0; "
       "NaN when clip[0] or loss[0] is not finite, and for good: a NaN that clip[1] holds already "
       "stays, so that no update follows a step that was lost before the host knows of it",
       PL_IN(CLIP_SCALE, PARTIALS, "partials", F64, NEEDED, M, ONE)

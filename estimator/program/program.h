@@ -272,7 +272,8 @@ static inline bool pl_shape_cuts_gradients(const struct pl_job_shape *s) {
 
 /* Gradients that die in the backward pass are made twice where the update waits for their norm. */
 static inline bool pl_shape_sweeps_twice(const struct pl_job_shape *s) {
-    return s->gradients == PL_GRADIENTS_OF_UPDATE && s->max_grad_norm > 0;
+    return s->gradients == PL_GRADIENTS_OF_UPDATE &&
+           (s->max_grad_norm > 0 || s->dtype == PL_DTYPE_F16);
 }
 
 /* True if a slot that stands once has an adapter. */

@@ -1,6 +1,8 @@
 /* shape.c - from a job to the numbers that decide bytes. */
 #include "estimator/card/cards.h"
+#include "estimator/config/job_text.h"
 #include "estimator/config/job_values.h"
+#include "estimator/config/key_table.h"
 #include "estimator/config/scalar.h"
 #include "estimator/model/families.h"
 #include "estimator/program/program.h"
@@ -36,7 +38,7 @@ enum pl_key_id pl_job_without_kernels(const struct pl_job *job, const struct pl_
 
 static enum pl_dtype gradient_dtype(const struct pl_job *job, enum pl_dtype dtype,
                                     uint32_t batch_size) {
-    if (dtype == PL_DTYPE_F32) return PL_DTYPE_F32;
+    if (dtype == PL_DTYPE_F32 || dtype == PL_DTYPE_F16) return PL_DTYPE_F32;
     if (job->gradient_dtype != PL_DTYPE_AUTO) return job->gradient_dtype;
     const bool adds_up = adds_up_micro_batches(job, batch_size) || pl_job_is_of_ranks(job);
     return adds_up ? PL_DTYPE_F32 : dtype;
@@ -170,6 +172,41 @@ static pl_err check_base(const struct pl_job *job, const struct pl_model *m,
                  "`base_dtype: %s` with `dtype: fp32`: a GPU multiplies numbers of one type", name);
     pl_diag_hint(d, "remove `base_dtype`, or set `dtype: %s`", name);
     return PL_ERR_CONFIG_CONFLICT;
+}
+
+static pl_err refuse_with_fp16(const struct pl_job *job, enum pl_key_id key, const char *why,
+                               struct pl_diag *d) {
+    struct pl_text value = {0};
+    uint32_t n;
+    pl_job_write_key(job, key, &value);
+    const char *name = pl_key_table(&n)[key].key;
+    pl_job_error(job, key, PL_ERR_CONFIG_CONFLICT, d, "`%s: %s` with `dtype: fp16`: %s", name,
+                 pl_text_str(&value), why);
+    pl_diag_hint(d, "remove `%s`, or set `dtype: bf16`, where the device has it", name);
+    pl_text_finish(&value);
+    return PL_ERR_CONFIG_CONFLICT;
+}
+
+/* Gradients are scaled, and overflow in fp16 unless they are small: what is learnt stays fp32. No
+ * product takes fp16 and bf16. */
+static pl_err check_fp16(const struct pl_job *job, const struct pl_model *m,
+                         const struct pl_traits *traits, struct pl_diag *d) {
+    static const char mixed[] = "a product has no operands of both";
+    const bool adapts = pl_mode_adapts(job->mode);
+    const bool trains = !job->inference && (!adapts || job->lora_modules_to_save.n);
+    if (pl_job_dtype(job, m, traits) != PL_DTYPE_F16) return PL_ERR_OK;
+    if (trains && job->master_weights == PL_TRI_FALSE)
+        return refuse_with_fp16(job, PL_KEY_master_weights,
+                                "updates are smaller than the steps between fp16 numbers", d);
+    if (trains && pl_dtype_is_narrow(job->gradient_dtype))
+        return refuse_with_fp16(job, PL_KEY_gradient_dtype, "gradients of weights are fp32", d);
+    if (adapts && job->adapter_dtype == PL_DTYPE_BF16)
+        return refuse_with_fp16(job, PL_KEY_adapter_dtype, mixed, d);
+    if (job->base_dtype == PL_DTYPE_BF16)
+        return refuse_with_fp16(job, PL_KEY_base_dtype, mixed, d);
+    if (job->mode == PL_MODE_QLORA && job->compute_dtype == PL_DTYPE_BF16)
+        return refuse_with_fp16(job, PL_KEY_compute_dtype, mixed, d);
+    return PL_ERR_OK;
 }
 
 static struct pl_target_names names_of(const struct pl_str_list *list) {
@@ -327,6 +364,7 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
     PL_TRY(check_freeze(job, m, d));
     PL_TRY(check_long(job, m, d));
     PL_TRY(check_base(job, m, traits, d));
+    PL_TRY(check_fp16(job, m, traits, d));
     /* padding too: plans are told apart by the bytes of their shapes */
     memset(out, 0, sizeof *out);
     out->mode = job->mode;

@@ -36,7 +36,10 @@ static const char fixed_state[] =
     X(epoch_rows, UINT64_MAX, false)                                                               \
     X(data_tokens, UINT64_MAX, false)                                                              \
     X(chat_day, UINT32_MAX, false)                                                                 \
-    X(run_number, UINT64_MAX, false)
+    X(run_number, UINT64_MAX, false)                                                               \
+    X(loss_scale, UINT64_MAX, false)                                                               \
+    X(good_updates, UINT64_MAX, false)                                                             \
+    X(skipped_steps, UINT64_MAX, false)
 
 /* JSON readers promise whole numbers up to 2^53 only (RFC 8259, section 6); what is larger, such as
  * a seed of 64 bits, is a decimal string. */

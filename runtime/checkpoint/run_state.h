@@ -31,6 +31,10 @@ struct pl_run_state {
     uint64_t seed;
     uint32_t loss_chunk_tokens;       /* in use; 0: not recorded */
     uint64_t epoch_rows, data_tokens; /* of the data it is trained on; 0: not recorded */
+    /* Under fp16; 0 and 0 elsewhere. */
+    uint64_t loss_scale;    /* of the next step */
+    uint64_t good_updates;  /* in a row, with this scale */
+    uint64_t skipped_steps; /* that were no updates, since their gradients overflowed */
     uint32_t chat_day; /* that its chats show, 2025-01-31 as 20250131; 0: none, or not recorded */
     /* Runs that start over, or go back, in one output_dir count up; a resumed run keeps both.
      * 0 and "": of a version that recorded neither. */

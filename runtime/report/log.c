@@ -373,6 +373,10 @@ static pl_err log_step(struct pl_log *log, const struct pl_step_report *r, struc
     json_t *fields = json_object();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         pl_json_set(&fields, rows[i].key, rows[i].value);
+    if (r->loss_scale) {
+        pl_json_set(&fields, "loss_scale", json_integer((json_int_t)r->loss_scale));
+        pl_json_set(&fields, "skipped", json_boolean(r->skipped));
+    }
     return pl_log_event(log, "step", fields, d);
 }
 

@@ -82,11 +82,11 @@ static double seconds_left(const struct pl_progress *p, const struct pl_step_rep
     return (now - p->started) / done * (double)(r->total_steps - r->step);
 }
 
-enum piece { STEP, BAR, LOSS, RATE, SPEED, MEMORY, ETA, PIECES };
+enum piece { STEP, BAR, LOSS, RATE, SCALE, SPEED, MEMORY, ETA, PIECES };
 
 /* The pieces that are dropped, in this order, if the line is too long for the terminal; the step is
  * always kept. */
-static const enum piece sacrifice[] = {BAR, RATE, MEMORY, SPEED, ETA, LOSS};
+static const enum piece sacrifice[] = {BAR, SCALE, RATE, MEMORY, SPEED, ETA, LOSS};
 
 struct line {
     char text[PIECES][PIECE_TEXT]; /* "" = left out; ASCII: bytes are columns */
@@ -110,7 +110,9 @@ static void fill_pieces(const struct pl_progress *p, const struct pl_step_report
     if (isnan(r->loss)) /* a step without a target */
         snprintf(l->text[LOSS], PIECE_TEXT, "loss none");
     else
-        snprintf(l->text[LOSS], PIECE_TEXT, "loss %.4f", r->loss);
+        snprintf(l->text[LOSS], PIECE_TEXT, "loss %.4f%s", r->loss, r->skipped ? " skipped" : "");
+    if (r->loss_scale)
+        snprintf(l->text[SCALE], PIECE_TEXT, "scale %llu", (unsigned long long)r->loss_scale);
     snprintf(l->text[RATE], PIECE_TEXT, "lr %.2e", r->learning_rate);
     double speed = r->tokens_per_second;
     pl_count_text(speed >= 0 && speed < 1e18 ? (uint64_t)(speed + 0.5) : 0, n);

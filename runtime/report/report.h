@@ -29,6 +29,8 @@ struct pl_step_report {
     uint64_t samples;         /* rows that it passed over */
     double tokens_per_second; /* computed tokens over wall time of the step */
     uint32_t batch_size;
+    uint64_t loss_scale; /* of the gradients; 0: none */
+    bool skipped;        /* they overflowed: no weight was updated */
     uint64_t device_bytes, budget_bytes;
 };
 

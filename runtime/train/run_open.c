@@ -17,6 +17,8 @@ static void arm_fault(struct pl_run *r, const char *text) {
     if (!pl_fault_parse(text, &f)) return;
     if (f.kind == PL_FAULT_DEVICE_OOM_STEP)
         r->step_fault = (struct pl_debug_fault){.at = f.at, .count = f.count};
+    if (f.kind == PL_FAULT_OVERFLOW_STEP)
+        r->overflow = (struct pl_debug_fault){.at = f.at, .count = f.count};
     if (f.kind == PL_FAULT_DEVICE_OOM_OP)
         r->op_fault = (struct pl_debug_fault){.at = f.at, .count = f.count};
     if (f.kind == PL_FAULT_DISK_FULL_WRITE)
@@ -52,6 +54,8 @@ static void init_counters(struct pl_run *r, const struct pl_preflight *pf) {
                                      .data_tokens =
                                          pf->data.rows ? pl_data_stats(pf->data.rows)->tokens : 0,
                                      .run_number = pf->files.run.run_number};
+    if (pf->estimate.planned.program->shape.dtype == PL_DTYPE_F16)
+        r->state.loss_scale = job->loss_scale == PL_AUTO ? PL_LOSS_SCALE : job->loss_scale;
     memcpy(r->state.run_id, pf->files.run.run_id, sizeof r->state.run_id);
     r->saved = r->state;
     pl_oom_init(&r->oom, job->oom_recovery, job->oom_max_retries, job->batch_size,

@@ -34,6 +34,31 @@ static uint32_t first_micro_batch(struct pl_run *r) {
     return number + (pl_shape_exchanges_once(s) ? s->rank : 0);
 }
 
+/* True if overflow@step=N strikes in the step at hand, whatever attempt of it. */
+static bool overflows(const struct pl_run *r) {
+    const uint64_t step = r->state.step + 1;
+    return r->overflow.at && step >= r->overflow.at && step - r->overflow.at < r->overflow.count;
+}
+
+/* Returns e where the scale of the loss is 2^e; 0 without one. */
+static int loss_exponent(const struct pl_run *r) {
+    int exponent = 0;
+    while (r->state.loss_scale >> exponent > 1)
+        exponent++;
+    return exponent;
+}
+
+/* The rate follows the updates: a skipped step does not move it. */
+static double learning_rate(const struct pl_run *r) {
+    return pl_schedule_rate(&r->schedule, r->state.step + 1 - r->state.skipped_steps);
+}
+
+static float loss_scale(const struct pl_run *r, uint64_t targets) {
+    if (!targets) return 0.0f;
+    if (overflows(r)) return INFINITY;
+    return ldexpf((float)(1.0 / (double)targets), loss_exponent(r));
+}
+
 static pl_err describe_batch(struct pl_run *r, uint32_t contributors, bool first, uint64_t targets,
                              struct pl_diag *d) {
     const struct pl_batch b = {.contributors = contributors,
@@ -43,10 +68,12 @@ static pl_err describe_batch(struct pl_run *r, uint32_t contributors, bool first
                                .n_targets = r->s.micro.n_targets,
                                .max_len = r->s.micro.max_len,
                                .first = first,
-                               .loss_scale = targets ? (float)(1.0 / (double)targets) : 0.0f,
+                               .loss_scale = loss_scale(r, targets),
+                               .loss_exponent = loss_exponent(r),
                                .seed = r->s.job->seed,
                                .step = r->state.step + 1,
-                               .learning_rate = pl_schedule_rate(&r->schedule, r->state.step + 1),
+                               .skipped = r->state.skipped_steps,
+                               .learning_rate = learning_rate(r),
                                .weight_decay = r->s.job->weight_decay,
                                .beta1 = r->s.job->adam_beta1,
                                .beta2 = r->s.job->adam_beta2,
@@ -305,7 +332,8 @@ static pl_err commit(struct pl_run *r, struct pl_diag *d) {
                             .tokens = r->batch.tokens,
                             .samples = r->batch.n,
                             .batch_size = r->oom.batch_size,
-                            .learning_rate = pl_schedule_rate(&r->schedule, r->state.step + 1)};
+                            .loss_scale = r->state.loss_scale,
+                            .learning_rate = learning_rate(r)};
     if (r->batch.targets) PL_TRY(post_values(r, at));
     r->n_pending++;
     return PL_ERR_OK;
@@ -351,6 +379,42 @@ static pl_err refuse_not_finite(struct pl_run *r, const struct pl_step_result *s
                                        : "the weights were not touched");
 }
 
+/* --- the scale of the loss ------------------------------------------------------------------- */
+
+/* The scale is a power of two, so that dividing by it is exact; it is kept where a float has room
+ * for it and for the gradients. */
+#define LOSS_SCALE_MOST (UINT64_C(1) << 62)
+
+/* The scaled gradients of a step overflowed, so that CLIP_SCALE has switched off its update: the
+ * step counts, its samples are used, and the next one has half the scale (Micikevicius et al.,
+ * "Mixed Precision Training", 2018, section 3.2; torch.amp.GradScaler). */
+static pl_err skip_update(struct pl_run *r, const struct pl_step_result *s, struct pl_diag *d) {
+    struct pl_run_state *state = &r->state;
+    if (state->loss_scale <= 1) {
+        pl_err err = pl_diag_set(d, PL_ERR_NOT_FINITE,
+                                 "step %llu: the gradients overflow fp16 even with a loss scale "
+                                 "of 1; the weights were not touched",
+                                 (unsigned long long)s->step);
+        pl_diag_hint(d, "set `dtype: fp32`, or `dtype: bf16` where the device has it");
+        return err;
+    }
+    state->loss_scale /= 2;
+    state->good_updates = 0;
+    state->skipped_steps++;
+    return restore_clip(r);
+}
+
+static void count_update(struct pl_run *r) {
+    struct pl_run_state *state = &r->state;
+    if (!state->loss_scale || ++state->good_updates < r->s.job->loss_scale_window) return;
+    state->good_updates = 0;
+    if (state->loss_scale < LOSS_SCALE_MOST) state->loss_scale *= 2;
+}
+
+static bool is_skipped(const struct pl_pending *p) {
+    return p->loss_scale && p->targets && isfinite(p->values[0][0]) && !is_finite(p);
+}
+
 pl_err pl_run_collect(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d) {
     struct pl_pending *p = &r->pending[r->oldest_pending];
     pl_err err = take_values(r, r->oldest_pending);
@@ -366,10 +430,14 @@ pl_err pl_run_collect(struct pl_run *r, struct pl_step_result *out, struct pl_di
                                    .tokens = p->tokens,
                                    .samples = p->samples,
                                    .batch_size = p->batch_size,
+                                   .loss_scale = p->loss_scale,
+                                   .skipped = is_skipped(p),
                                    .cost = p->cost};
-    if (!is_finite(p)) return refuse_not_finite(r, out, d);
+    if (!is_finite(p) && !out->skipped) return refuse_not_finite(r, out, d);
     r->oldest_pending = (r->oldest_pending + 1) % PL_MAX_PENDING;
     r->n_pending--;
+    if (out->skipped) return skip_update(r, out, d);
+    if (p->targets) count_update(r);
     return PL_ERR_OK;
 }
 
@@ -454,7 +522,11 @@ pl_err pl_run_longest_step(struct pl_run *r, struct pl_step_result *out, struct 
     PL_TRY(pl_step_batch_load_rows(&r->batch, &r->s.pf->data.source, r->s.pf->global_batch, l->row,
                                    l->n, d));
     PL_TRY(held_step(r, d));
-    return r->lost ? PL_ERR_OK : pl_run_collect(r, out, d);
+    if (r->lost) return PL_ERR_OK;
+    const struct pl_run_state before = r->state;
+    pl_err err = pl_run_collect(r, out, d);
+    r->state = before; /* the scale, too */
+    return err;
 }
 
 /* The state of an evaluation: the rows up to `row` are done, with so many targets. */

@@ -10,6 +10,8 @@ struct pl_step_result {
     uint64_t targets, tokens; /* supervised tokens, computed tokens */
     uint64_t samples;
     uint32_t batch_size; /* micro-batch in use */
+    uint64_t loss_scale; /* of its gradients; 0: none */
+    bool skipped;        /* they overflowed: no weight was updated */
     struct pl_step_cost cost;
 };
 /* Returns the hooks through which recovery acts on a step. */
@@ -27,9 +29,10 @@ pl_err pl_run_step(struct pl_run *r, struct pl_diag *d);
 pl_err pl_run_collect(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d);
 /* Collects the steps that ended well and forgets the other ones, as if they had not been queued. */
 void pl_run_undo_pending(struct pl_run *r);
-/* Returns how many steps may stay uncollected while the next one is queued. */
+/* Returns how many steps may stay uncollected while the next one is queued: under fp16 its scale and
+ * its rate follow from their outcome. */
 static inline uint32_t pl_run_lag(const struct pl_run *r) {
-    return r->s.device->ops->post ? PL_MAX_PENDING - 1 : 0;
+    return r->s.device->ops->post && !r->state.loss_scale ? PL_MAX_PENDING - 1 : 0;
 }
 /* Runs the step on the longest samples of the data without counting it: the weights change, the
  * run's state does not. With r->lost *out is not filled. */

@@ -52,8 +52,10 @@ static pl_err board_step(struct pl_run *r, const struct pl_step_report *s, struc
     } rows[] = {{"train/loss", s->loss},
                 {"train/grad_norm", s->grad_norm},
                 {"train/learning_rate", s->learning_rate},
-                {"train/tokens_per_second", s->tokens_per_second}};
-    for (size_t i = 0; r->board && i < sizeof rows / sizeof *rows; i++)
+                {"train/tokens_per_second", s->tokens_per_second},
+                {"train/loss_scale", (double)s->loss_scale}};
+    const size_t n = sizeof rows / sizeof *rows - !s->loss_scale; /* the last */
+    for (size_t i = 0; r->board && i < n; i++)
         PL_TRY(pl_tensorboard_scalar(r->board, rows[i].tag, s->step, rows[i].value, d));
     return PL_ERR_OK;
 }
@@ -72,6 +74,8 @@ static pl_err report_step(struct pl_run *r, const struct pl_step_result *s, doub
         .samples = s->samples,
         .tokens_per_second = seconds > 0 ? (double)s->tokens / seconds : 0,
         .batch_size = s->batch_size,
+        .loss_scale = s->loss_scale,
+        .skipped = s->skipped,
         .device_bytes = r->s.device->used_bytes,
         .budget_bytes = r->s.device->budget_bytes};
     bool last = s->step == r->s.pf->total_steps;

@@ -17,6 +17,8 @@ struct pl_debug_fault { /* debug_inject: device_oom@step=N, or of an operation *
     uint64_t at, count;
 };
 
+#define PL_LOSS_SCALE 65536 /* of the first step under fp16, as torch.amp.GradScaler has it */
+
 /* The load of a step, and, if it was timed, the seconds of its ops by class. */
 struct pl_step_cost {
     struct pl_load load;
@@ -29,6 +31,7 @@ struct pl_pending {
     uint64_t step, position, targets, tokens, samples;
     uint32_t batch_size;
     double learning_rate;
+    uint64_t loss_scale; /* 0: none */
     struct pl_step_cost cost;
     bool posted;         /* values come with pl_device_ops.collect; false: they are here already */
     double values[2][2]; /* loss and clip */
@@ -63,7 +66,7 @@ struct pl_run {
     struct pl_log *log;
     struct pl_tensorboard *board; /* ops of the steps */
     struct pl_progress progress;
-    struct pl_debug_fault step_fault, op_fault;
+    struct pl_debug_fault step_fault, op_fault, overflow;
     uint64_t ops_run; /* the user was told why there are none */
     struct pl_io_fault io_fault;
     uint64_t tokens_computed;

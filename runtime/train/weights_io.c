@@ -21,6 +21,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* A checkpoint without a scale leaves that of the configuration. */
+static void take_scale(const struct pl_run_state *from, struct pl_run_state *to) {
+    if (!from->loss_scale || !to->loss_scale) return;
+    to->loss_scale = from->loss_scale;
+    to->good_updates = from->good_updates;
+    to->skipped_steps = from->skipped_steps;
+}
+
 static pl_err resume(struct pl_run *r, const struct pl_tensor_io *io, struct pl_diag *d) {
     const struct pl_run_state *then = &r->s.pf->files.resume_state;
     pl_err err = pl_checkpoint_load(io, r->s.pf->files.resume_path, d);
@@ -32,6 +40,7 @@ static pl_err resume(struct pl_run *r, const struct pl_tensor_io *io, struct pl_
     r->state.position = then->position;
     r->state.tokens = then->tokens;
     r->state.oom_recoveries = then->oom_recoveries;
+    take_scale(then, &r->state);
     r->state.batch_size = r->oom.batch_size;
     r->saved = r->state;
     return PL_ERR_OK;
@@ -66,6 +75,7 @@ pl_err pl_run_load_saved(struct pl_run *r, struct pl_diag *d) {
     r->state.step = r->saved.step;
     r->state.position = r->saved.position;
     r->state.tokens = r->saved.tokens;
+    take_scale(&r->saved, &r->state);
     return PL_ERR_OK;
 }
 

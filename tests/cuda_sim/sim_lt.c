@@ -8,6 +8,8 @@
  * that loads this. */
 #include "tests/cuda_sim/sim.h"
 
+#include "estimator/ops/half.h"
+
 #include <cublasLt.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,13 +173,13 @@ static bool is_layout(const struct plsim_layout *l) {
     return l && l->rows > 0 && l->cols > 0 && l->ld >= 0 && (uint64_t)l->ld >= l->rows;
 }
 
-/* Types of the table of supported combinations for CUBLAS_COMPUTE_32F: bf16 operands with bf16 or
- * fp32 results, fp32 operands with fp32 results. */
+/* Types of the table of supported combinations for CUBLAS_COMPUTE_32F: operands of one type, with
+ * results of the same or fp32. */
 static bool types_work(const struct problem *p) {
     uint32_t in = p->a->type, out = p->d->type;
     return p->b->type == in && p->c->type == out &&
-           ((in == CUDA_R_16BF && (out == CUDA_R_16BF || out == CUDA_R_32F)) ||
-            (in == CUDA_R_32F && out == CUDA_R_32F));
+           (in == CUDA_R_16BF || in == CUDA_R_16F || in == CUDA_R_32F) &&
+           (out == in || out == CUDA_R_32F);
 }
 
 static cublasStatus_t state(struct problem *p) {
@@ -293,6 +295,7 @@ static float element(const void *p, uint32_t type, uint64_t i) {
         return f;
     }
     memcpy(&h, (const char *)p + 2 * i, sizeof h);
+    if (type == CUDA_R_16F) return pl_half_widen(h);
     u = (uint32_t)h << 16;
     memcpy(&f, &u, sizeof f);
     return f;
@@ -305,8 +308,10 @@ static void set_element(void *p, uint32_t type, uint64_t i, float f) {
         return;
     }
     memcpy(&u, &f, sizeof u);
-    uint16_t h =
-        (u & 0x7FFFFFFF) > 0x7F800000 ? 0x7FFF : (uint16_t)((u + 0x7FFF + (u >> 16 & 1)) >> 16);
+    const bool is_nan = (u & 0x7FFFFFFF) > 0x7F800000;
+    const uint32_t narrow =
+        type == CUDA_R_16F ? pl_half_narrow(f) : (u + 0x7FFF + (u >> 16 & 1)) >> 16;
+    const uint16_t h = is_nan ? 0x7FFF : (uint16_t)narrow;
     memcpy((char *)p + 2 * i, &h, sizeof h);
 }
 

@@ -78,7 +78,7 @@ static void loss_rows(void *arg, uint64_t row0, uint64_t row1, uint32_t worker) 
     const struct cross_entropy *t = arg;
     (void)worker;
     for (uint64_t i = row0; i < row1; i++) {
-        float max, target;
+        float max, target = 0;
         const double sum = softmax_sum(&t->logits, i, &max);
         pl_widen(&target, pl_at(&t->logits, i, (uint64_t)t->targets[i]), t->logits.dtype, 1);
         t->row_loss[i] = log(sum) + ((double)max - (double)target);

@@ -78,14 +78,15 @@ pl_err PL_CPU(square_sum)(struct pl_device *dev, const struct pl_call *c) {
 pl_err PL_CPU(clip_scale)(struct pl_device *dev, const struct pl_call *c) {
     const double *partial = c->in[0].p, *loss = c->in[1].p;
     double *clip = c->out[0].p, total = 0, scale = 1.0;
+    const double unscale = ldexp(1.0, -c->batch->loss_exponent);
     (void)dev;
     for (uint64_t i = 0; i < c->in[0].rows; i++)
         total += partial[i];
-    double norm = sqrt(total);
+    const double norm = sqrt(total) * unscale;
     if (c->attr->max_norm > 0) scale = fmin(1.0, c->attr->max_norm / (norm + 1e-6));
     bool lost = !isfinite(norm) || !isfinite(loss[0]) || isnan(clip[1]);
     clip[0] = norm;
-    clip[1] = lost ? (double)NAN : scale;
+    clip[1] = lost ? (double)NAN : scale * unscale;
     return PL_ERR_OK;
 }
 

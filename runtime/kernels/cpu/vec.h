@@ -4,7 +4,12 @@
 #ifndef PL_RUNTIME_KERNELS_CPU_VEC_H
 #define PL_RUNTIME_KERNELS_CPU_VEC_H
 
+#include "estimator/ops/half.h"
+
 #include <stdint.h>
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
 
 #if defined(__AVX512F__)
 #define PL_LANES 16
@@ -58,6 +63,30 @@ static inline pl_vec pl_vec_get_BF16(const void *p) {
     const pl_vec_halves h = *(const pl_vec_halves_unaligned *)p;
     return (pl_vec)(__builtin_convertvector(h, pl_vec_bits) << 16);
 }
+
+#if defined(__AVX512F__)
+static inline pl_vec pl_vec_get_F16(const void *p) {
+    return (pl_vec)_mm512_cvtph_ps(_mm256_loadu_si256(p));
+}
+static inline void pl_vec_put_F16(void *p, pl_vec x) {
+    _mm256_storeu_si256(p, _mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT));
+}
+#elif defined(__F16C__)
+static inline pl_vec pl_vec_get_F16(const void *p) {
+    return (pl_vec)_mm256_cvtph_ps(_mm_loadu_si128(p));
+}
+static inline void pl_vec_put_F16(void *p, pl_vec x) {
+    _mm_storeu_si128(p, _mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT));
+}
+#else
+static inline pl_vec pl_vec_get_F16(const void *p) {
+    const pl_vec_halves h = *(const pl_vec_halves_unaligned *)p;
+    pl_vec x;
+    for (int i = 0; i < PL_LANES; i++)
+        x[i] = pl_half_widen(h[i]);
+    return x;
+}
+#endif
 
 /* Lanes added as a tree: halves, quarters, ... */
 static inline float pl_vec_sum(pl_vec v) {

@@ -21,6 +21,7 @@
 #include "runtime/kernels/cuda/table.h"
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 #include <float.h>
 #include <stdint.h>
@@ -49,6 +50,7 @@ __device__ __forceinline__ uint32_t pl_bits_of_f32(float x) {
 
 typedef float pl_stored_F32;
 typedef __nv_bfloat16 pl_stored_BF16;
+typedef __half pl_stored_F16;
 
 /* Storage known at run time only. */
 struct pl_either {};
@@ -59,11 +61,17 @@ __device__ __forceinline__ float pl_get(const float *p) {
 __device__ __forceinline__ float pl_get(const __nv_bfloat16 *p) {
     return __bfloat162float(*p);
 }
+__device__ __forceinline__ float pl_get(const __half *p) {
+    return __half2float(*p);
+}
 __device__ __forceinline__ void pl_put(float *p, float x) {
     *p = x;
 }
 __device__ __forceinline__ void pl_put(__nv_bfloat16 *p, float x) {
     *p = __float2bfloat16_rn(x);
+}
+__device__ __forceinline__ void pl_put(__half *p, float x) {
+    *p = __float2half_rn(x);
 }
 
 /* Two narrow numbers in one word, the first in the low half. */
@@ -78,6 +86,20 @@ template <> struct pl_halves<__nv_bfloat16> {
     static __device__ __forceinline__ void unpack(uint32_t u, float *low, float *high) {
         *low = pl_f32_of_bits(u << 16);
         *high = pl_f32_of_bits(u & 0xffff0000u);
+    }
+};
+template <> struct pl_halves<__half> {
+    static __device__ __forceinline__ uint32_t pack(float low, float high) {
+        const __half2 pair = __floats2half2_rn(low, high);
+        uint32_t u;
+        memcpy(&u, &pair, sizeof u);
+        return u;
+    }
+    static __device__ __forceinline__ void unpack(uint32_t u, float *low, float *high) {
+        __half2 pair;
+        memcpy(&pair, &u, sizeof pair);
+        *low = __low2float(pair);
+        *high = __high2float(pair);
     }
 };
 

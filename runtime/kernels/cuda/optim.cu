@@ -208,14 +208,15 @@ pl_err sum_squares_of(struct pl_device *dev, const struct pl_call *calls, uint32
  * be committed. */
 __global__ void __launch_bounds__(BLOCK)
     scale_of_norm(const double *partials, uint32_t n, float max_norm, const double *loss,
-                  double *clip) {
+                  const struct pl_facts *facts, double *clip) {
     PL_SHARED(double, shared);
-    const double norm = sqrt(sum_by_block(partials, n, shared));
+    const double sum = sum_by_block(partials, n, shared);
     if (threadIdx.x) return;
+    const double unscale = facts->unscale, norm = sqrt(sum) * unscale;
     const double scale = max_norm > 0 ? fmin(1.0, (double)max_norm / (norm + 1e-6)) : 1.0;
     const bool lost = !isfinite(norm) || !isfinite(loss[0]) || isnan(clip[1]);
     clip[0] = norm;
-    clip[1] = lost ? (double)NAN : scale;
+    clip[1] = lost ? (double)NAN : scale * unscale;
 }
 
 /* ---- updates ---- */
@@ -492,9 +493,11 @@ extern "C" pl_err pl_cuda_square_sum(struct pl_device *dev, const struct pl_call
 
 /* in: partials[M]f64, loss[2]f64, clip[2]f64; out: clip[2]f64. */
 extern "C" pl_err pl_cuda_clip_scale(struct pl_device *dev, const struct pl_call *c) {
+    if (!c->batch->facts) return PL_ERR_PLAN_BROKEN;
     PL_LAUNCH(scale_of_norm, dim3(1), dim3(BLOCK), BLOCK / PL_WARP * sizeof(double),
               pl_cuda_of(dev)->stream, (const double *)c->in[0].p, (uint32_t)c->in[0].rows,
-              c->attr->max_norm, (const double *)c->in[1].p, (double *)c->out[0].p);
+              c->attr->max_norm, (const double *)c->in[1].p, c->batch->facts,
+              (double *)c->out[0].p);
     return pl_cuda_launched();
 }
 

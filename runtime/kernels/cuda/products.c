@@ -185,6 +185,7 @@ static uint64_t round_tokens(uint64_t n) {
 static const uint32_t library_types[PL_DTYPE_COUNT] = {
     [PL_DTYPE_F32] = CUDA_R_32F,
     [PL_DTYPE_BF16] = CUDA_R_16BF,
+    [PL_DTYPE_F16] = CUDA_R_16F,
 };
 
 static cublasStatus_t set_layout(const struct pl_products *p, int i, enum pl_dtype dtype,

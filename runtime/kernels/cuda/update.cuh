@@ -84,7 +84,7 @@ static inline struct pl_view pl_flat(const struct pl_view *v) {
 
 /* The types of weights and their gradients for which updates are made in packs: X(w, g, arg) */
 #define PL_UPDATE_LIST(X, arg)                                                                     \
-    X(F32, F32, arg) X(F32, BF16, arg) X(BF16, F32, arg) X(BF16, BF16, arg)
+    X(F32, F32, arg) X(F32, BF16, arg) X(BF16, F32, arg) X(BF16, BF16, arg) X(F16, F32, arg)
 
 /* The random bits that round a tensor: those of (seed, step, site). */
 struct pl_rounding {
