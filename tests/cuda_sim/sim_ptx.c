@@ -3,38 +3,41 @@
 #include "tests/cuda_sim/plsim_watch.h"
 #include "tests/cuda_sim/sim.h"
 
+#include "estimator/ops/half.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 enum { WARP = 32, M = 16, N = 8, K = 16, POISON_BYTE = 0xFF };
 
-void pl_sim_mma_bf16(float c[4], const uint32_t a[4], const uint32_t b[2]);
+void pl_sim_mma(float c[4], const uint32_t a[4], const uint32_t b[2], bool is_bf16);
 void pl_sim_ldmatrix_x4(uint32_t r[4], const void *row, bool trans);
 void pl_sim_copy(void *dst, const void *src, int bytes, bool valid);
 void pl_sim_copy_commit(void);
 void pl_sim_copy_wait(int pending);
-uint32_t pl_sim_pack_bf16(float low, float high);
 
 static void need_all(const char *what, uint32_t lanes) {
     if (lanes != UINT32_MAX) plsim_die("%s with lanes %08x only", what, lanes);
 }
 
-static float of_bf16(uint32_t bits) {
+static float of_bits(uint32_t bits, bool is_bf16) {
     float f;
-    uint32_t u = bits << 16;
+    const uint32_t u = bits << 16;
+    if (!is_bf16) return pl_half_widen((uint16_t)bits);
     memcpy(&f, &u, sizeof f);
     return f;
 }
 
 /* The two elements of a register, the first in the low half. */
-static void unpack(uint32_t word, float *first, float *second) {
-    *first = of_bf16(word & 0xFFFF);
-    *second = of_bf16(word >> 16);
+static void unpack(uint32_t word, bool is_bf16, float *first, float *second) {
+    *first = of_bits(word & 0xFFFF, is_bf16);
+    *second = of_bits(word >> 16, is_bf16);
 }
 
 struct mma {
     float *c;
     const uint32_t *a, *b;
+    bool is_bf16;
 };
 
 /* c += a b with fp32 sums in the order of k. The tensor core's own order is not documented. */
@@ -46,11 +49,11 @@ static void run_mma(void *const arguments[WARP], uint32_t lanes) {
         uint32_t g = lane / 4, t = lane % 4 * 2;
         for (uint32_t i = 0; i < 4; i++) {
             uint32_t row = g + i % 2 * 8, col = t + i / 2 * 8;
-            unpack(m->a[i], &a[row][col], &a[row][col + 1]);
+            unpack(m->a[i], m->is_bf16, &a[row][col], &a[row][col + 1]);
             c[g + i / 2 * 8][t + i % 2] = m->c[i];
         }
         for (uint32_t i = 0; i < 2; i++)
-            unpack(m->b[i], &b[t + i * 8][g], &b[t + i * 8 + 1][g]);
+            unpack(m->b[i], m->is_bf16, &b[t + i * 8][g], &b[t + i * 8 + 1][g]);
     }
     for (uint32_t i = 0; i < M; i++)
         for (uint32_t k = 0; k < K; k++)
@@ -64,8 +67,10 @@ static void run_mma(void *const arguments[WARP], uint32_t lanes) {
 
 static const struct plsim_collective mma = {"mma", run_mma};
 
-void pl_sim_mma_bf16(float c[4], const uint32_t a[4], const uint32_t b[2]) {
-    struct mma m = {c, a, b};
+/* Turing's two m16n8k8 add in the same order. */
+void pl_sim_mma(float c[4], const uint32_t a[4], const uint32_t b[2], bool is_bf16) {
+    struct mma m = {c, a, b, is_bf16};
+    if (is_bf16 && plsim_settings()->sm < 80) plsim_die("mma of bf16 on sm_75");
     plsim_meet_warp(&mma, UINT32_MAX, &m);
 }
 
@@ -131,6 +136,15 @@ void plsim_copies_forget(uint32_t threads) {
         queues[i].n = queues[i].group = 0;
 }
 
+static void land(const struct copy *c) {
+    if (plsim_watching) plsim_watch_access(c->dst, c->bytes, true);
+    if (c->src)
+        memcpy(c->dst, c->src, c->bytes);
+    else
+        memset(c->dst, 0, c->bytes);
+}
+
+/* Before Ampere a copy goes through registers, and has landed when it returns. */
 void pl_sim_copy(void *dst, const void *src, int bytes, bool valid) {
     struct queue *q = &queues[plsim_thread()];
     if ((uintptr_t)dst % (unsigned)bytes != 0 || (valid && (uintptr_t)src % (unsigned)bytes != 0))
@@ -146,18 +160,11 @@ void pl_sim_copy(void *dst, const void *src, int bytes, bool valid) {
         plsim_watch_access(dst, (size_t)bytes, true);
     }
     memset(dst, POISON_BYTE, (size_t)bytes);
+    if (plsim_settings()->sm < 80) land(&q->copies[--q->n]);
 }
 
 void pl_sim_copy_commit(void) {
     queues[plsim_thread()].group++;
-}
-
-static void land(const struct copy *c) {
-    if (plsim_watching) plsim_watch_access(c->dst, c->bytes, true);
-    if (c->src)
-        memcpy(c->dst, c->src, c->bytes);
-    else
-        memset(c->dst, 0, c->bytes);
 }
 
 /* A copy that no commit has closed is in no group, and no wait covers it. */
@@ -168,15 +175,4 @@ void pl_sim_copy_wait(int pending) {
         land(&q->copies[done]);
     q->n -= done;
     if (done) memmove(q->copies, q->copies + done, q->n * sizeof *q->copies);
-}
-
-static uint32_t bf16_of(float f) {
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    if ((u & 0x7FFFFFFF) > 0x7F800000) return 0x7FFF;
-    return (u + 0x7FFF + (u >> 16 & 1)) >> 16;
-}
-
-uint32_t pl_sim_pack_bf16(float low, float high) {
-    return bf16_of(low) | bf16_of(high) << 16;
 }

@@ -81,7 +81,7 @@ enum { SHARED_PRESET = 49152 };
 static int shared_limit(void) {
     static const struct {
         int sm, bytes;
-    } all[] = {{80, 166912}, {87, 166912}, {90, 232448}, {100, 232448}};
+    } all[] = {{75, 65536}, {80, 166912}, {87, 166912}, {90, 232448}, {100, 232448}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].sm == plsim_settings()->sm) return all[i].bytes;
     return 101376; /* 8.6, 8.9, 12.0 */

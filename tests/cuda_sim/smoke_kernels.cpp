@@ -116,7 +116,7 @@ static __global__ void product_kernel(const uint16_t *a, const uint16_t *b, bool
         pl_ptx_ldmatrix_x4_trans(fb, tile_b + (quarter % 2 * 8 + row) * 8);
     else
         pl_ptx_ldmatrix_x4(fb, tile_b + row * 16 + quarter % 2 * 8);
-    pl_ptx_mma_bf16(sums, fa, fb);
+    pl_ptx_mma<__nv_bfloat16>(sums, fa, fb);
     for (unsigned i = 0; i < 4; i++)
         c[(lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2] = sums[i];
 }
@@ -125,7 +125,7 @@ static __global__ void half_mma_kernel(float *c) {
     uint32_t zero[4] = {0, 0, 0, 0};
     float sums[4] = {0, 0, 0, 0};
     if (threadIdx.x < 16) return;
-    pl_ptx_mma_bf16(sums, zero, zero);
+    pl_ptx_mma<__nv_bfloat16>(sums, zero, zero);
     c[threadIdx.x] = sums[0];
 }
 

@@ -2,15 +2,17 @@
  * packed sequences, the mask, and products of tiles.
  *
  * Two kinds of kernel exist. Tensor kernels ("FlashAttention-2", Dao 2023, arXiv 2307.08691) want
- * every matrix they multiply in bf16, at addresses and strides of whole 16 bytes, and a head size
- * that is a multiple of 8. Plain kernels take any mixture of storage, any window and any head size
- * up to 256, and multiply in fp32; parity runs and odd shapes go there.
+ * every matrix they multiply in one type T of 16 bits that the GPU multiplies, at addresses and
+ * strides of whole 16 bytes, and a head size that is a multiple of 8. Plain kernels take any mixture
+ * of storage, any window and any head size up to 256, and multiply in fp32; parity runs and odd
+ * shapes go there. Of each kind there are instances for the head sizes, and more for GPUs whose
+ * blocks have less shared memory.
  *   A1  a block owns its outputs: nothing is added through memory, so every order of blocks gives
  *       the same bits
  *   A2  rows of a tile past the end of its sequence, and columns past the head size, are zeros in
  *       shared memory: what they contribute is finite, and multiplied by zero or not stored
  *   A3  query i sees key j of its sequence where 0 <= i - j < reach
- *   A4  rows of a bf16 tile are D + 8 elements apart, an odd number of 16-byte units, so the eight
+ *   A4  rows of a 16-bit tile are D + 8 elements apart, an odd number of 16-byte units, so the eight
  *       rows of an ldmatrix lie in different banks and addresses stay base + constant
  * Needs: common.cuh (elements, sums), ptx.cuh (tensor cores, asynchronous copies).
  * Use: struct pl_attention a; if (!pl_attention_of(dev, c, &a)) return PL_ERR_PLAN_BROKEN; ...
@@ -18,6 +20,7 @@
 #ifndef PL_RUNTIME_KERNELS_CUDA_ATTENTION_CUH
 #define PL_RUNTIME_KERNELS_CUDA_ATTENTION_CUH
 
+#include "estimator/card/cards.h"
 #include "runtime/kernels/cuda/common.cuh"
 #include "runtime/kernels/cuda/ptx.cuh"
 #include "runtime/kernels/cuda/table.h"
@@ -111,7 +114,7 @@ static __device__ __forceinline__ bool pl_all_see(uint32_t q, uint32_t queries, 
     return k + keys <= q + 1 && q + queries - 1 - k < reach;
 }
 
-/* ---- bf16 tiles in shared memory and products of them ---- */
+/* ---- 16-bit tiles in shared memory, and products of them ---- */
 
 template <int D> struct pl_pitch { static constexpr int N = D + 8; /* A4 */ };
 
@@ -125,14 +128,14 @@ static __device__ __forceinline__ uint32_t pl_warp(void) {
 /* Starts copying rows [first, first + ROWS) of a sequence, columns [col, col + dim), to a tile. A
  * thread keeps its column and walks down the rows: one address and one stride. */
 template <int D, uint32_t ROWS>
-static __device__ __forceinline__ void pl_tile_copy(__nv_bfloat16 *dst, const pl_mat<pl_either> &m,
+static __device__ __forceinline__ void pl_tile_copy(uint16_t *dst, const pl_mat<pl_either> &m,
                                                     const struct pl_tile &t, uint32_t first,
                                                     uint32_t col, uint32_t dim) {
     constexpr uint32_t PER_ROW = D / 8, STEP = PL_TENSOR_THREADS / PER_ROW;
     const uint32_t row = threadIdx.x / PER_ROW, c = threadIdx.x % PER_ROW * 8;
     if (PL_TENSOR_THREADS % PER_ROW && row == STEP) return;
-    const __nv_bfloat16 *src =
-        (const __nv_bfloat16 *)m.p + (uint64_t)(t.row0 + first + row) * m.ld + col + c;
+    const uint16_t *src =
+        (const uint16_t *)m.p + (uint64_t)(t.row0 + first + row) * m.ld + col + c;
     const uint32_t rows = c < dim ? t.length - first : 0;
     dst += row * pl_pitch<D>::N + c;
 #pragma unroll
@@ -145,20 +148,20 @@ static __device__ __forceinline__ void pl_tile_copy(__nv_bfloat16 *dst, const pl
 
 /* The address of a lane for the 16 x 16 block at the start of `tile`, whatever the fragment. */
 template <int D>
-static __device__ __forceinline__ const __nv_bfloat16 *pl_lane_row(const __nv_bfloat16 *tile) {
+static __device__ __forceinline__ const uint16_t *pl_lane_row(const uint16_t *tile) {
     return tile + pl_lane() % 16 * pl_pitch<D>::N + pl_lane() / 16 * 8;
 }
 
 /* Fragments (ptx.cuh) of the 16 x 16 block at (row, col): as A; as B of two column blocks of 8,
  * columns being rows of the tile; and as B whose columns are those of the tile. */
 template <int D>
-static __device__ __forceinline__ void pl_fragment_a(uint32_t (&a)[4], const __nv_bfloat16 *lane,
+static __device__ __forceinline__ void pl_fragment_a(uint32_t (&a)[4], const uint16_t *lane,
                                                      int row, int col) {
     pl_ptx_ldmatrix_x4(a, lane + row * pl_pitch<D>::N + col);
 }
 
 template <int D>
-static __device__ __forceinline__ void pl_fragment_b(uint32_t (&b)[4], const __nv_bfloat16 *lane,
+static __device__ __forceinline__ void pl_fragment_b(uint32_t (&b)[4], const uint16_t *lane,
                                                      int row, int col) {
     uint32_t r[4];
     pl_ptx_ldmatrix_x4(r, lane + row * pl_pitch<D>::N + col);
@@ -167,14 +170,14 @@ static __device__ __forceinline__ void pl_fragment_b(uint32_t (&b)[4], const __n
 
 template <int D>
 static __device__ __forceinline__ void
-pl_fragment_b_trans(uint32_t (&b)[4], const __nv_bfloat16 *lane, int row, int col) {
+pl_fragment_b_trans(uint32_t (&b)[4], const uint16_t *lane, int row, int col) {
     pl_ptx_ldmatrix_x4_trans(b, lane + row * pl_pitch<D>::N + col);
 }
 
 /* The 16 x D rows of a warp as A fragments: kept in registers, or read where they are needed. */
 template <int D, bool KEPT> struct pl_rows_a {
     uint32_t f[D / 16][4];
-    __device__ __forceinline__ void take(const __nv_bfloat16 *rows) {
+    __device__ __forceinline__ void take(const uint16_t *rows) {
 #pragma unroll
         for (int k = 0; k < D / 16; k++)
             pl_fragment_a<D>(f[k], pl_lane_row<D>(rows), 0, k * 16);
@@ -186,18 +189,18 @@ template <int D, bool KEPT> struct pl_rows_a {
     }
 };
 template <int D> struct pl_rows_a<D, false> {
-    const __nv_bfloat16 *lane;
-    __device__ __forceinline__ void take(const __nv_bfloat16 *rows) { lane = pl_lane_row<D>(rows); }
+    const uint16_t *lane;
+    __device__ __forceinline__ void take(const uint16_t *rows) { lane = pl_lane_row<D>(rows); }
     __device__ __forceinline__ void get(uint32_t (&a)[4], int k) const {
         pl_fragment_a<D>(a, lane, 0, k * 16);
     }
 };
 
 /* c[16 M, N] = rows[16 M, D] tile[N, D]^T. */
-template <int D, int M, int N, bool KEPT>
+template <typename T, int D, int M, int N, bool KEPT>
 static __device__ __forceinline__ void pl_multiply_rows(float (&c)[M][N / 8][4],
                                                         const pl_rows_a<D, KEPT> (&rows)[M],
-                                                        const __nv_bfloat16 *tile) {
+                                                        const uint16_t *tile) {
 #pragma unroll
     for (int m = 0; m < M; m++)
 #pragma unroll
@@ -216,18 +219,18 @@ static __device__ __forceinline__ void pl_multiply_rows(float (&c)[M][N / 8][4],
             pl_fragment_b<D>(b, pl_lane_row<D>(tile), n * 16, k * 16);
 #pragma unroll
             for (int m = 0; m < M; m++) {
-                pl_ptx_mma_bf16(c[m][2 * n], a[m], b);
-                pl_ptx_mma_bf16(c[m][2 * n + 1], a[m], b + 2);
+                pl_ptx_mma<T>(c[m][2 * n], a[m], b);
+                pl_ptx_mma<T>(c[m][2 * n + 1], a[m], b + 2);
             }
         }
     }
 }
 
 /* c[16 M, D] += w[16 M, N] tile[N, D]. Sums of one product are the A fragments of the next: the
- * weights are rounded to bf16 and never leave their registers. */
-template <int D, int M, int N>
+ * weights are rounded to T and never leave their registers. */
+template <typename T, int D, int M, int N>
 static __device__ __forceinline__ void
-pl_add_weighted(float (&c)[M][D / 8][4], const float (&w)[M][N / 8][4], const __nv_bfloat16 *tile) {
+pl_add_weighted(float (&c)[M][D / 8][4], const float (&w)[M][N / 8][4], const uint16_t *tile) {
 #pragma unroll
     for (int k = 0; k < N / 16; k++) {
         uint32_t a[M][4], b[4];
@@ -235,15 +238,15 @@ pl_add_weighted(float (&c)[M][D / 8][4], const float (&w)[M][N / 8][4], const __
         for (int m = 0; m < M; m++)
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                a[m][i] = pl_ptx_pack_bf16(w[m][2 * k + i / 2][i % 2 * 2],
-                                           w[m][2 * k + i / 2][i % 2 * 2 + 1]);
+                a[m][i] = pl_halves<T>::pack(w[m][2 * k + i / 2][i % 2 * 2],
+                                             w[m][2 * k + i / 2][i % 2 * 2 + 1]);
 #pragma unroll
         for (int n = 0; n < D / 16; n++) {
             pl_fragment_b_trans<D>(b, pl_lane_row<D>(tile), k * 16, n * 16);
 #pragma unroll
             for (int m = 0; m < M; m++) {
-                pl_ptx_mma_bf16(c[m][2 * n], a[m], b);
-                pl_ptx_mma_bf16(c[m][2 * n + 1], a[m], b + 2);
+                pl_ptx_mma<T>(c[m][2 * n], a[m], b);
+                pl_ptx_mma<T>(c[m][2 * n + 1], a[m], b + 2);
             }
         }
     }
@@ -388,9 +391,14 @@ static inline bool pl_attention_of(const struct pl_call *c, const struct pl_view
     return true;
 }
 
-/* True if a tensor kernel may read this matrix, and if it may write it. */
-static inline bool pl_tensor_reads(const struct pl_view *v) {
-    return v->dtype == PL_DTYPE_BF16 && pl_is_aligned(v);
+/* True if the GPU multiplies numbers of a narrow type: Turing has no bf16. */
+static inline bool pl_cuda_multiplies(struct pl_device *dev, enum pl_dtype t) {
+    return t != PL_DTYPE_BF16 || pl_cuda_of(dev)->sm >= PL_CARD_OLDEST_BF16_SM;
+}
+
+/* True if a tensor kernel of type t may read this matrix, and if it may write it. */
+static inline bool pl_tensor_reads(const struct pl_view *v, enum pl_dtype t) {
+    return v->dtype == t && pl_is_aligned(v);
 }
 static inline bool pl_tensor_writes(const struct pl_view *v) {
     return pl_is_aligned(v);
@@ -406,20 +414,25 @@ struct pl_attention_instance {
     uint32_t threads, shared_bytes;
 };
 
-/* The first instance that takes the head size; instances are sorted by it. */
+/* Returns the first instance that takes the head size and fits a block of the GPU, so that the
+ * choice depends on these two alone; NULL: there is none. Instances are sorted by head size, the
+ * faster first, and end with one without a kernel. */
 static inline const struct pl_attention_instance *
-pl_attention_pick(const struct pl_attention_instance *instances, uint32_t dim) {
-    while (instances->dim < dim)
+pl_attention_pick(struct pl_device *dev, const struct pl_attention_instance *instances,
+                  uint32_t dim) {
+    const uint32_t most = pl_cuda_of(dev)->shared_max;
+    while (instances->kernel && (instances->dim < dim || instances->shared_bytes > most))
         instances++;
-    return instances;
+    return instances->kernel ? instances : NULL;
 }
 
 /* One block per tile of the sequences and head. */
 static inline pl_err pl_attention_launch(struct pl_device *dev, const struct pl_attention *a,
                                          const struct pl_attention_instance *of, uint32_t heads) {
     const struct pl_cuda *cuda = pl_cuda_of(dev);
+    if (!of) return PL_ERR_PLAN_BROKEN;
     const uint64_t blocks = pl_tile_count(a, of->rows) * heads;
-    if (blocks > PL_GRID_MAX || of->shared_bytes > cuda->shared_max) return PL_ERR_PLAN_BROKEN;
+    if (blocks > PL_GRID_MAX) return PL_ERR_PLAN_BROKEN;
     PL_LAUNCH(of->kernel, dim3((unsigned)blocks), dim3(of->threads), of->shared_bytes, cuda->stream,
               *a);
     return pl_cuda_launched();

@@ -90,10 +90,10 @@ template <int D, uint32_t QUERIES> struct keys_layout {
 
 template <int D, uint32_t QUERIES>
 static __device__ __forceinline__ void
-copy_queries(const struct pl_attention &a, const struct pl_tile &t, __nv_bfloat16 *memory,
+copy_queries(const struct pl_attention &a, const struct pl_tile &t, uint16_t *memory,
              uint32_t buffer, uint32_t head, uint32_t query) {
     typedef keys_layout<D, QUERIES> layout;
-    __nv_bfloat16 *q = memory + layout::WALKED + buffer * 2 * layout::TILE;
+    uint16_t *q = memory + layout::WALKED + buffer * 2 * layout::TILE;
     float2 *stats = (float2 *)(memory + layout::STATS) + buffer * QUERIES;
     pl_tile_copy<D, QUERIES>(q, a.q, t, query, head * a.dim, a.dim);
     pl_tile_copy<D, QUERIES>(q + layout::TILE, a.go, t, query, head * a.dim, a.dim);
@@ -104,12 +104,12 @@ copy_queries(const struct pl_attention &a, const struct pl_tile &t, __nv_bfloat1
     pl_ptx_copy_commit();
 }
 
-template <int D, uint32_t QUERIES, bool DV, bool DK>
+template <typename T, int D, uint32_t QUERIES, bool DV, bool DK>
 static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
     keys_tensor(const struct pl_attention a) {
     typedef keys_layout<D, QUERIES> layout;
     constexpr uint32_t KEYS = 64;
-    PL_SHARED(__nv_bfloat16, memory);
+    PL_SHARED(uint16_t, memory);
     const uint32_t kv_head = blockIdx.x % a.kv_heads, kv_col = kv_head * a.dim;
     struct pl_tile t;
     if (!pl_tile_find(a, blockIdx.x / a.kv_heads, KEYS, &t)) return;
@@ -133,8 +133,8 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
     copy_queries<D, QUERIES>(a, t, memory, buffer, head, query);
     while (head < head_end) {
         const uint32_t here = query;
-        const __nv_bfloat16 *q = memory + layout::WALKED + buffer * 2 * layout::TILE;
-        const __nv_bfloat16 *go = q + layout::TILE;
+        const uint16_t *q = memory + layout::WALKED + buffer * 2 * layout::TILE;
+        const uint16_t *go = q + layout::TILE;
         const float2 *stat = (const float2 *)(memory + layout::STATS) + buffer * QUERIES;
         float p[1][QUERIES / 8][4], ds[1][QUERIES / 8][4];
         query += QUERIES;
@@ -144,8 +144,8 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
         __syncthreads(); /* this buffer is here, the other is used */
         if (head < head_end) copy_queries<D, QUERIES>(a, t, memory, buffer, head, query);
 
-        pl_multiply_rows<D, 1, QUERIES>(p, k, q);
-        if (DK) pl_multiply_rows<D, 1, QUERIES>(ds, v, go);
+        pl_multiply_rows<T, D, 1, QUERIES>(p, k, q);
+        if (DK) pl_multiply_rows<T, D, 1, QUERIES>(ds, v, go);
         const bool all = pl_all_see(here, QUERIES, key, 16, a.reach);
 #pragma unroll
         for (int n = 0; n < (int)QUERIES / 8; n++)
@@ -156,8 +156,8 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
                 p[0][n][i] = sees ? pl_ptx_exp2(fmaf(p[0][n][i], factor, -s.x)) : 0.0f;
                 if (DK) ds[0][n][i] = sees ? p[0][n][i] * (ds[0][n][i] - s.y) : 0.0f;
             }
-        if (DV) pl_add_weighted<D, 1, QUERIES>(dv, p, go);
-        if (DK) pl_add_weighted<D, 1, QUERIES>(dk, ds, q);
+        if (DV) pl_add_weighted<T, D, 1, QUERIES>(dv, p, go);
+        if (DK) pl_add_weighted<T, D, 1, QUERIES>(dk, ds, q);
     }
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -180,21 +180,21 @@ template <int D, uint32_t KEYS> struct queries_layout {
 
 template <int D, uint32_t KEYS>
 static __device__ __forceinline__ void copy_keys(const struct pl_attention &a,
-                                                 const struct pl_tile &t, __nv_bfloat16 *memory,
+                                                 const struct pl_tile &t, uint16_t *memory,
                                                  uint32_t buffer, uint32_t kv_col, uint32_t key) {
     typedef queries_layout<D, KEYS> layout;
-    __nv_bfloat16 *k = memory + layout::WALKED + buffer * 2 * layout::TILE;
+    uint16_t *k = memory + layout::WALKED + buffer * 2 * layout::TILE;
     pl_tile_copy<D, KEYS>(k, a.k, t, key, kv_col, a.dim);
     pl_tile_copy<D, KEYS>(k + layout::TILE, a.v, t, key, kv_col, a.dim);
     pl_ptx_copy_commit();
 }
 
-template <int D, uint32_t KEYS>
+template <typename T, int D, uint32_t KEYS>
 static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
     queries_tensor(const struct pl_attention a) {
     typedef queries_layout<D, KEYS> layout;
     constexpr uint32_t QUERIES = 64;
-    PL_SHARED(__nv_bfloat16, memory);
+    PL_SHARED(uint16_t, memory);
     const uint32_t head = blockIdx.x % a.heads;
     const uint32_t col = head * a.dim, kv_col = head / a.group * a.dim;
     struct pl_tile t;
@@ -225,14 +225,14 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
     copy_keys<D, KEYS>(a, t, memory, 0, kv_col, keys.first);
     uint32_t buffer = 0;
     for (uint32_t key = keys.first; key < keys.end; key += KEYS, buffer ^= 1) {
-        const __nv_bfloat16 *k = memory + layout::WALKED + buffer * 2 * layout::TILE;
+        const uint16_t *k = memory + layout::WALKED + buffer * 2 * layout::TILE;
         float p[1][KEYS / 8][4], ds[1][KEYS / 8][4];
         pl_ptx_copy_wait<0>();
         __syncthreads(); /* this buffer is here, the other is used */
         if (key + KEYS < keys.end) copy_keys<D, KEYS>(a, t, memory, buffer ^ 1, kv_col, key + KEYS);
 
-        pl_multiply_rows<D, 1, KEYS>(p, q, k);
-        pl_multiply_rows<D, 1, KEYS>(ds, go, k + layout::TILE);
+        pl_multiply_rows<T, D, 1, KEYS>(p, q, k);
+        pl_multiply_rows<T, D, 1, KEYS>(ds, go, k + layout::TILE);
         const bool all = pl_all_see(query, 16, key, KEYS, a.reach);
 #pragma unroll
         for (int n = 0; n < (int)KEYS / 8; n++)
@@ -242,7 +242,7 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
                 const float e = pl_ptx_exp2(fmaf(p[0][n][i], factor, -stat[i / 2].x));
                 ds[0][n][i] = sees ? e * (ds[0][n][i] - stat[i / 2].y) : 0.0f;
             }
-        pl_add_weighted<D, 1, KEYS>(dq, ds, k);
+        pl_add_weighted<T, D, 1, KEYS>(dq, ds, k);
     }
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -251,39 +251,72 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
     }
 }
 
-#define KEYS_TENSOR(D, QUERIES, DV, DK)                                                            \
-    { keys_tensor<D, QUERIES, DV, DK>, D, 64, PL_TENSOR_THREADS, keys_layout<D, QUERIES>::BYTES }
-#define QUERIES_TENSOR(D, KEYS)                                                                    \
-    { queries_tensor<D, KEYS>, D, 64, PL_TENSOR_THREADS, queries_layout<D, KEYS>::BYTES }
+#define KEYS_TENSOR(T, D, QUERIES, DV, DK)                                                         \
+    { keys_tensor<T, D, QUERIES, DV, DK>, D, 64, PL_TENSOR_THREADS, keys_layout<D, QUERIES>::BYTES }
+#define QUERIES_TENSOR(T, D, KEYS)                                                                 \
+    { queries_tensor<T, D, KEYS>, D, 64, PL_TENSOR_THREADS, queries_layout<D, KEYS>::BYTES }
 
-static const struct pl_attention_instance dkv_tensor[] = {
-    KEYS_TENSOR(32, 64, true, true), KEYS_TENSOR(64, 64, true, true),
-    KEYS_TENSOR(96, 32, true, true), KEYS_TENSOR(128, 32, true, true)};
-static const struct pl_attention_instance dv_tensor_256 = KEYS_TENSOR(256, 16, true, false);
-static const struct pl_attention_instance dk_tensor_256 = KEYS_TENSOR(256, 16, false, true);
-static const struct pl_attention_instance dq_tensor[] = {
-    QUERIES_TENSOR(32, 64), QUERIES_TENSOR(64, 64), QUERIES_TENSOR(96, 32), QUERIES_TENSOR(128, 32),
-    QUERIES_TENSOR(256, 16)};
+/* The instances of a pass over dk and dv, or over each by itself, and over dq. */
+struct tensor_passes {
+    struct pl_attention_instance dkv[5], dv[2], dk[2], dq[6];
+};
+
+/* Of each narrow type. At D = 256 none fits a block of Turing. */
+#define TENSORS(T)                                                                                 \
+    static const struct tensor_passes tensor_##T = {                                               \
+        {KEYS_TENSOR(pl_stored_##T, 32, 64, true, true),                                           \
+         KEYS_TENSOR(pl_stored_##T, 64, 64, true, true),                                           \
+         KEYS_TENSOR(pl_stored_##T, 96, 32, true, true),                                           \
+         KEYS_TENSOR(pl_stored_##T, 128, 32, true, true),                                          \
+         {}},                                                                                      \
+        {KEYS_TENSOR(pl_stored_##T, 256, 16, true, false), {}},                                    \
+        {KEYS_TENSOR(pl_stored_##T, 256, 16, false, true), {}},                                    \
+        {QUERIES_TENSOR(pl_stored_##T, 32, 64),                                                    \
+         QUERIES_TENSOR(pl_stored_##T, 64, 64),                                                    \
+         QUERIES_TENSOR(pl_stored_##T, 96, 32),                                                    \
+         QUERIES_TENSOR(pl_stored_##T, 128, 32),                                                   \
+         QUERIES_TENSOR(pl_stored_##T, 256, 16),                                                   \
+         {}}};
+PL_NARROW_MAP(TENSORS)
 
 /* ---- fp32 ---- */
 
-/* Warps of a plain keys kernel: its four tiles of D = 256 must fit 99 KiB. */
-template <int CHUNKS> struct plain_keys {
-    static constexpr int WARPS = CHUNKS > 4 ? 2 : 4;
-    static constexpr int KEYS = WARPS * pl_plain<CHUNKS>::OWN;
+/* The shared memory of a plain keys kernel whose warps own rows of k and v. ONE_TILE: walked rows of
+ * q and of do take turns in one tile, for blocks of 64 KiB at D = 256; the bits are the same. */
+template <int CHUNKS, int N_WARPS, bool ONE_TILE> struct plain_keys {
+    static constexpr int KEYS = N_WARPS * pl_plain<CHUNKS>::OWN;
+    static constexpr int WALKED = (ONE_TILE ? 1 : 2) * PL_PLAIN_TILE;
     static constexpr int BYTES =
-        ((2 * KEYS + 2 * PL_PLAIN_TILE) * pl_plain<CHUNKS>::PITCH + 2 * KEYS * PL_PLAIN_TILE) * 4;
+        ((2 * KEYS + WALKED) * pl_plain<CHUNKS>::PITCH + 2 * KEYS * PL_PLAIN_TILE) * 4;
 };
 
+/* Loads the walked rows of a head, from `query` on. */
 template <int CHUNKS>
-static __global__ void __launch_bounds__(plain_keys<CHUNKS>::WARPS *PL_WARP)
-    keys_plain(const struct pl_attention a) {
+static __device__ __forceinline__ void walk(float *tile, const pl_mat<pl_either> &m,
+                                            const struct pl_attention &a, const struct pl_tile &t,
+                                            uint32_t query, uint32_t head) {
+    pl_plain_load<CHUNKS>(tile, m, t, query, PL_PLAIN_TILE, head * a.dim, a.dim);
+}
+
+/* The same where the tile still holds rows that other warps read. */
+template <int CHUNKS>
+static __device__ __forceinline__ void
+walk_again(float *tile, const pl_mat<pl_either> &m, const struct pl_attention &a,
+           const struct pl_tile &t, uint32_t query, uint32_t head) {
+    __syncthreads();
+    walk<CHUNKS>(tile, m, a, t, query, head);
+    __syncthreads();
+}
+
+template <int CHUNKS, int N_WARPS, bool ONE_TILE>
+static __global__ void __launch_bounds__(N_WARPS *PL_WARP) keys_plain(const struct pl_attention a) {
+    typedef plain_keys<CHUNKS, N_WARPS, ONE_TILE> layout;
     constexpr int OWN = pl_plain<CHUNKS>::OWN, PITCH = pl_plain<CHUNKS>::PITCH;
-    constexpr uint32_t KEYS = plain_keys<CHUNKS>::KEYS;
+    constexpr uint32_t KEYS = layout::KEYS;
     PL_SHARED(float, memory);
     float *k = memory, *v = k + KEYS * PITCH, *q = v + KEYS * PITCH;
-    float *go = q + PL_PLAIN_TILE * PITCH;
-    float *p = go + PL_PLAIN_TILE * PITCH + pl_warp() * 2 * OWN * PL_PLAIN_TILE;
+    float *go = ONE_TILE ? q : q + PL_PLAIN_TILE * PITCH;
+    float *p = q + layout::WALKED * PITCH + pl_warp() * 2 * OWN * PL_PLAIN_TILE;
     float *ds = p + OWN * PL_PLAIN_TILE;
     const uint32_t kv_head = blockIdx.x % a.kv_heads, kv_col = kv_head * a.dim;
     const uint32_t dim4 = (a.dim + 3) / 4 * 4;
@@ -299,12 +332,13 @@ static __global__ void __launch_bounds__(plain_keys<CHUNKS>::WARPS *PL_WARP)
         for (uint32_t query = queries.first; query < queries.end; query += PL_PLAIN_TILE) {
             const uint32_t i = query + pl_lane();
             __syncthreads();
-            pl_plain_load<CHUNKS>(q, a.q, t, query, PL_PLAIN_TILE, head * a.dim, a.dim);
-            pl_plain_load<CHUNKS>(go, a.go, t, query, PL_PLAIN_TILE, head * a.dim, a.dim);
+            walk<CHUNKS>(q, a.q, a, t, query, head);
+            if (!ONE_TILE) walk<CHUNKS>(go, a.go, a, t, query, head);
             const float2 stat = i < t.length ? a.stats[(uint64_t)head * a.n_tokens + t.row0 + i]
                                              : make_float2(0.0f, 0.0f);
             __syncthreads();
             pl_plain_dot<CHUNKS>(s, k + pl_warp() * OWN * PITCH, q, dim4);
+            if (ONE_TILE) walk_again<CHUNKS>(go, a.go, a, t, query, head);
             pl_plain_dot<CHUNKS>(dp, v + pl_warp() * OWN * PITCH, go, dim4);
 #pragma unroll
             for (int r = 0; r < OWN; r++) {
@@ -315,6 +349,7 @@ static __global__ void __launch_bounds__(plain_keys<CHUNKS>::WARPS *PL_WARP)
             }
             __syncwarp();
             pl_plain_add_weighted<CHUNKS>(dv, p, go);
+            if (ONE_TILE) walk_again<CHUNKS>(q, a.q, a, t, query, head);
             pl_plain_add_weighted<CHUNKS>(dk, ds, q);
         }
 #pragma unroll
@@ -326,17 +361,17 @@ static __global__ void __launch_bounds__(plain_keys<CHUNKS>::WARPS *PL_WARP)
 }
 
 /* One tile serves values first and keys then. */
-template <int CHUNKS> struct plain_queries {
-    static constexpr int QUERIES = PL_TENSOR_WARPS * pl_plain<CHUNKS>::OWN;
+template <int CHUNKS, int N_WARPS> struct plain_queries {
+    static constexpr int QUERIES = N_WARPS * pl_plain<CHUNKS>::OWN;
     static constexpr int BYTES =
         ((2 * QUERIES + PL_PLAIN_TILE) * pl_plain<CHUNKS>::PITCH + QUERIES * PL_PLAIN_TILE) * 4;
 };
 
-template <int CHUNKS>
-static __global__ void __launch_bounds__(PL_TENSOR_THREADS)
+template <int CHUNKS, int N_WARPS>
+static __global__ void __launch_bounds__(N_WARPS *PL_WARP)
     queries_plain(const struct pl_attention a) {
     constexpr int OWN = pl_plain<CHUNKS>::OWN, PITCH = pl_plain<CHUNKS>::PITCH;
-    constexpr uint32_t QUERIES = plain_queries<CHUNKS>::QUERIES;
+    constexpr uint32_t QUERIES = plain_queries<CHUNKS, N_WARPS>::QUERIES;
     PL_SHARED(float, memory);
     float *q = memory, *go = q + QUERIES * PITCH, *kv = go + QUERIES * PITCH;
     float *ds = kv + PL_PLAIN_TILE * PITCH + pl_warp() * OWN * PL_PLAIN_TILE;
@@ -380,21 +415,29 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS)
             pl_plain_store<CHUNKS>(a.dq, t.row0 + query + r, col, a.dim, dq[r], a.scale);
 }
 
-#define KEYS_PLAIN(CHUNKS)                                                                         \
+#define KEYS_PLAIN(CHUNKS, N_WARPS, ONE_TILE)                                                      \
     {                                                                                              \
-        keys_plain<CHUNKS>, CHUNKS *PL_WARP, plain_keys<CHUNKS>::KEYS,                             \
-            plain_keys<CHUNKS>::WARPS *PL_WARP, plain_keys<CHUNKS>::BYTES                          \
+        keys_plain<CHUNKS, N_WARPS, ONE_TILE>, CHUNKS *PL_WARP,                                    \
+            plain_keys<CHUNKS, N_WARPS, ONE_TILE>::KEYS, N_WARPS *PL_WARP,                         \
+            plain_keys<CHUNKS, N_WARPS, ONE_TILE>::BYTES                                           \
     }
-#define QUERIES_PLAIN(CHUNKS)                                                                      \
+#define QUERIES_PLAIN(CHUNKS, N_WARPS)                                                             \
     {                                                                                              \
-        queries_plain<CHUNKS>, CHUNKS *PL_WARP, plain_queries<CHUNKS>::QUERIES, PL_TENSOR_THREADS, \
-            plain_queries<CHUNKS>::BYTES                                                           \
+        queries_plain<CHUNKS, N_WARPS>, CHUNKS *PL_WARP, plain_queries<CHUNKS, N_WARPS>::QUERIES,  \
+            N_WARPS *PL_WARP, plain_queries<CHUNKS, N_WARPS>::BYTES                                \
     }
 
-static const struct pl_attention_instance dkv_plain[] = {KEYS_PLAIN(1), KEYS_PLAIN(2),
-                                                         KEYS_PLAIN(4), KEYS_PLAIN(8)};
-static const struct pl_attention_instance dq_plain[] = {QUERIES_PLAIN(1), QUERIES_PLAIN(2),
-                                                        QUERIES_PLAIN(4), QUERIES_PLAIN(8)};
+/* The second of a head size is for the 64 KiB of Turing. */
+static const struct pl_attention_instance dkv_plain[] = {KEYS_PLAIN(1, 4, false),
+                                                         KEYS_PLAIN(2, 4, false),
+                                                         KEYS_PLAIN(4, 4, false),
+                                                         KEYS_PLAIN(4, 2, false),
+                                                         KEYS_PLAIN(8, 2, false),
+                                                         KEYS_PLAIN(8, 2, true),
+                                                         {}};
+static const struct pl_attention_instance dq_plain[] = {QUERIES_PLAIN(1, 4), QUERIES_PLAIN(2, 4),
+                                                        QUERIES_PLAIN(4, 4), QUERIES_PLAIN(8, 4),
+                                                        QUERIES_PLAIN(8, 2), {}};
 
 /* ---- the op ---- */
 
@@ -407,19 +450,50 @@ static pl_err run_stats(struct pl_device *dev, const struct pl_attention *a,
     return launch[a->dim % 8 ? PL_FORM_EITHER : pl_form_of(views, 2)](dev, a, o, go);
 }
 
-static pl_err run_tensor(struct pl_device *dev, const struct pl_attention *a) {
-    if (a->dim <= 128) {
-        PL_TRY(pl_attention_launch(dev, a, pl_attention_pick(dkv_tensor, a->dim), a->kv_heads));
-    } else {
-        PL_TRY(pl_attention_launch(dev, a, &dv_tensor_256, a->kv_heads));
-        PL_TRY(pl_attention_launch(dev, a, &dk_tensor_256, a->kv_heads));
+static const struct tensor_passes *passes_of(enum pl_dtype t) {
+#define OF_TYPE(T)                                                                                 \
+    case PL_DTYPE_##T:                                                                             \
+        return &tensor_##T;
+    switch (t) {
+        PL_NARROW_MAP(OF_TYPE)
+    default:
+        return NULL;
     }
-    return pl_attention_launch(dev, a, pl_attention_pick(dq_tensor, a->dim), a->heads);
+#undef OF_TYPE
 }
 
-static pl_err run_plain(struct pl_device *dev, const struct pl_attention *a) {
-    PL_TRY(pl_attention_launch(dev, a, pl_attention_pick(dkv_plain, a->dim), a->kv_heads));
-    return pl_attention_launch(dev, a, pl_attention_pick(dq_plain, a->dim), a->heads);
+/* The instances of a call: dkv, or dv and dk, and dq. */
+struct picked {
+    const struct pl_attention_instance *dkv, *dv, *dk, *dq;
+};
+
+/* False: tensor cores do not take it. */
+static bool pick_tensor(struct pl_device *dev, const struct pl_call *c,
+                        const struct pl_attention *a, struct picked *out) {
+    const struct pl_view *in = c->in;
+    const enum pl_dtype t = in[0].dtype;
+    const struct tensor_passes *of = passes_of(t);
+    if (!of || !pl_cuda_multiplies(dev, t) || a->dim % 8 || !pl_tensor_reads(&in[0], t) ||
+        !pl_tensor_reads(&in[1], t) || !pl_tensor_reads(&in[2], t) || !pl_tensor_reads(&in[5], t) ||
+        !pl_tensor_writes(&c->out[0]) || !pl_tensor_writes(&c->out[1]) ||
+        !pl_tensor_writes(&c->out[2]))
+        return false;
+    out->dkv = pl_attention_pick(dev, of->dkv, a->dim);
+    out->dv = pl_attention_pick(dev, of->dv, a->dim);
+    out->dk = pl_attention_pick(dev, of->dk, a->dim);
+    out->dq = pl_attention_pick(dev, of->dq, a->dim);
+    return (out->dkv || (out->dv && out->dk)) && out->dq;
+}
+
+static pl_err run_picked(struct pl_device *dev, const struct pl_attention *a,
+                         const struct picked *p) {
+    if (p->dkv) {
+        PL_TRY(pl_attention_launch(dev, a, p->dkv, a->kv_heads));
+    } else {
+        PL_TRY(pl_attention_launch(dev, a, p->dv, a->kv_heads));
+        PL_TRY(pl_attention_launch(dev, a, p->dk, a->kv_heads));
+    }
+    return pl_attention_launch(dev, a, p->dq, a->heads);
 }
 
 /* True if every view is a float matrix of the rows of the first. */
@@ -447,31 +521,38 @@ extern "C" pl_err pl_cuda_attention_bwd(struct pl_device *dev, const struct pl_c
     a.dv = pl_mat_of<pl_either>(out[2]);
     a.stats = (float2 *)in[7].p;
     PL_TRY(run_stats(dev, &a, o, go));
-    const bool tensor_cores = a.dim % 8 == 0 && pl_tensor_reads(&in[0]) &&
-                              pl_tensor_reads(&in[1]) && pl_tensor_reads(&in[2]) &&
-                              pl_tensor_reads(go) && pl_tensor_writes(&out[0]) &&
-                              pl_tensor_writes(&out[1]) && pl_tensor_writes(&out[2]);
-    return tensor_cores ? run_tensor(dev, &a) : run_plain(dev, &a);
+    struct picked p = {};
+    if (!pick_tensor(dev, c, &a, &p)) {
+        p.dkv = pl_attention_pick(dev, dkv_plain, a.dim);
+        p.dq = pl_attention_pick(dev, dq_plain, a.dim);
+    }
+    return run_picked(dev, &a, &p);
 }
 
+#define TENSOR_KERNELS(T)                                                                          \
+    PL_CUDA_KERNEL(keys_tensor<pl_stored_##T, 32, 64, true, true>),                                \
+        PL_CUDA_KERNEL(keys_tensor<pl_stored_##T, 64, 64, true, true>),                            \
+        PL_CUDA_KERNEL(keys_tensor<pl_stored_##T, 96, 32, true, true>),                            \
+        PL_CUDA_KERNEL(keys_tensor<pl_stored_##T, 128, 32, true, true>),                           \
+        PL_CUDA_KERNEL(keys_tensor<pl_stored_##T, 256, 16, true, false>),                          \
+        PL_CUDA_KERNEL(keys_tensor<pl_stored_##T, 256, 16, false, true>),                          \
+        PL_CUDA_KERNEL(queries_tensor<pl_stored_##T, 32, 64>),                                     \
+        PL_CUDA_KERNEL(queries_tensor<pl_stored_##T, 64, 64>),                                     \
+        PL_CUDA_KERNEL(queries_tensor<pl_stored_##T, 96, 32>),                                     \
+        PL_CUDA_KERNEL(queries_tensor<pl_stored_##T, 128, 32>),                                    \
+        PL_CUDA_KERNEL(queries_tensor<pl_stored_##T, 256, 16>),
+
 PL_CUDA_PRELOAD(attention_bwd) = {PL_FORM_KERNELS(stats),
-                                  PL_CUDA_KERNEL(keys_tensor<32, 64, true, true>),
-                                  PL_CUDA_KERNEL(keys_tensor<64, 64, true, true>),
-                                  PL_CUDA_KERNEL(keys_tensor<96, 32, true, true>),
-                                  PL_CUDA_KERNEL(keys_tensor<128, 32, true, true>),
-                                  PL_CUDA_KERNEL(keys_tensor<256, 16, true, false>),
-                                  PL_CUDA_KERNEL(keys_tensor<256, 16, false, true>),
-                                  PL_CUDA_KERNEL(queries_tensor<32, 64>),
-                                  PL_CUDA_KERNEL(queries_tensor<64, 64>),
-                                  PL_CUDA_KERNEL(queries_tensor<96, 32>),
-                                  PL_CUDA_KERNEL(queries_tensor<128, 32>),
-                                  PL_CUDA_KERNEL(queries_tensor<256, 16>),
-                                  PL_CUDA_KERNEL(keys_plain<1>),
-                                  PL_CUDA_KERNEL(keys_plain<2>),
-                                  PL_CUDA_KERNEL(keys_plain<4>),
-                                  PL_CUDA_KERNEL(keys_plain<8>),
-                                  PL_CUDA_KERNEL(queries_plain<1>),
-                                  PL_CUDA_KERNEL(queries_plain<2>),
-                                  PL_CUDA_KERNEL(queries_plain<4>),
-                                  PL_CUDA_KERNEL(queries_plain<8>),
+                                  PL_NARROW_MAP(TENSOR_KERNELS)
+                                      PL_CUDA_KERNEL(keys_plain<1, 4, false>),
+                                  PL_CUDA_KERNEL(keys_plain<2, 4, false>),
+                                  PL_CUDA_KERNEL(keys_plain<4, 4, false>),
+                                  PL_CUDA_KERNEL(keys_plain<4, 2, false>),
+                                  PL_CUDA_KERNEL(keys_plain<8, 2, false>),
+                                  PL_CUDA_KERNEL(keys_plain<8, 2, true>),
+                                  PL_CUDA_KERNEL(queries_plain<1, 4>),
+                                  PL_CUDA_KERNEL(queries_plain<2, 4>),
+                                  PL_CUDA_KERNEL(queries_plain<4, 4>),
+                                  PL_CUDA_KERNEL(queries_plain<8, 4>),
+                                  PL_CUDA_KERNEL(queries_plain<8, 2>),
                                   NULL};

@@ -165,12 +165,12 @@ static __device__ __forceinline__ void finish(const struct pl_attention &a, cons
         }
 }
 
-template <int D, int M, int KEYS, bool CACHED>
+template <typename T, int D, int M, int KEYS, bool CACHED>
 static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
     forward_tensor(const struct pl_attention a) {
     constexpr uint32_t QUERIES = 64 * M;
-    PL_SHARED(__nv_bfloat16, memory);
-    __nv_bfloat16 *q = memory, *k = q + QUERIES * pl_pitch<D>::N, *v = k + KEYS * pl_pitch<D>::N;
+    PL_SHARED(uint16_t, memory);
+    uint16_t *q = memory, *k = q + QUERIES * pl_pitch<D>::N, *v = k + KEYS * pl_pitch<D>::N;
     struct work w;
     if (!find_work<CACHED>(a, QUERIES, &w)) return;
     const struct pl_range keys = pl_keys_seen(a, w.keys, QUERIES, KEYS);
@@ -196,7 +196,7 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
         __syncthreads(); /* keys are here, the values before them are used */
         pl_tile_copy<D, KEYS>(v, a.v, w.keys, key, w.kv_col, a.dim);
         pl_ptx_copy_commit();
-        pl_multiply_rows<D, M, KEYS>(s, rows, k);
+        pl_multiply_rows<T, D, M, KEYS>(s, rows, k);
         if (!pl_all_see(query, step ? 16 * M : 1, key, KEYS, a.reach))
             hide<M, KEYS>(s, query, step, key, a.reach);
         pl_ptx_copy_wait<0>();
@@ -204,28 +204,35 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
         if (key > keys.first) pl_tile_copy<D, KEYS>(k, a.k, w.keys, key - KEYS, w.kv_col, a.dim);
         pl_ptx_copy_commit();
         soften<D, M, KEYS>(s, sums, state, factor);
-        pl_add_weighted<D, M, KEYS>(sums, s, v);
+        pl_add_weighted<T, D, M, KEYS>(sums, s, v);
         if (key <= keys.first) break;
     }
     /* Found again rather than kept: the sums of D = 128 leave no room for it. */
     if (find_work<CACHED>(a, QUERIES, &w)) finish<D, M>(a, w, blockIdx.x % a.heads, sums, state);
 }
 
-#define TENSOR(D, M, KEYS, CACHED)                                                                 \
+#define TENSOR(T, D, M, KEYS, CACHED)                                                              \
     {                                                                                              \
-        forward_tensor<D, M, KEYS, CACHED>, D, 64 * M, PL_TENSOR_THREADS,                          \
-            (64 * M + 2 * KEYS) * pl_pitch<D>::N * sizeof(__nv_bfloat16)                           \
+        forward_tensor<T, D, M, KEYS, CACHED>, D, 64 * M, PL_TENSOR_THREADS,                       \
+            (64 * M + 2 * KEYS) * pl_pitch<D>::N * sizeof(uint16_t)                                \
     }
 
-static const struct pl_attention_instance tensor_instances[] = {
-    TENSOR(32, 2, 64, false),  TENSOR(64, 2, 64, false),  TENSOR(96, 2, 64, false),
-    TENSOR(128, 2, 64, false), TENSOR(256, 1, 32, false),
-};
-/* A token fills few rows of its tile: the smaller one. */
-static const struct pl_attention_instance cached_tensor_instances[] = {
-    TENSOR(32, 1, 64, true),  TENSOR(64, 1, 64, true),  TENSOR(96, 1, 64, true),
-    TENSOR(128, 1, 64, true), TENSOR(256, 1, 32, true),
-};
+/* Of each narrow type. A block of Turing has 64 KiB: at D = 128 it takes half the queries. Over a
+ * cache a token fills few rows of its tile: the smaller one. */
+#define TENSORS(T)                                                                                 \
+    static const struct pl_attention_instance tensor_##T[] = {                                     \
+        TENSOR(pl_stored_##T, 32, 2, 64, false),                                                   \
+        TENSOR(pl_stored_##T, 64, 2, 64, false),                                                   \
+        TENSOR(pl_stored_##T, 96, 2, 64, false),                                                   \
+        TENSOR(pl_stored_##T, 128, 2, 64, false),                                                  \
+        TENSOR(pl_stored_##T, 128, 1, 64, false),                                                  \
+        TENSOR(pl_stored_##T, 256, 1, 32, false),                                                  \
+        {}};                                                                                       \
+    static const struct pl_attention_instance cached_tensor_##T[] = {                              \
+        TENSOR(pl_stored_##T, 32, 1, 64, true),  TENSOR(pl_stored_##T, 64, 1, 64, true),           \
+        TENSOR(pl_stored_##T, 96, 1, 64, true),  TENSOR(pl_stored_##T, 128, 1, 64, true),          \
+        TENSOR(pl_stored_##T, 256, 1, 32, true), {}};
+PL_NARROW_MAP(TENSORS)
 
 /* ---- fp32 ---- */
 
@@ -306,23 +313,41 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS)
                 sizeof(float)                                                                      \
     }
 
-static const struct pl_attention_instance plain_instances[] = {PLAIN(1, false), PLAIN(2, false),
-                                                               PLAIN(4, false), PLAIN(8, false)};
-static const struct pl_attention_instance cached_plain_instances[] = {
-    PLAIN(1, true), PLAIN(2, true), PLAIN(4, true), PLAIN(8, true)};
+static const struct pl_attention_instance plain[] = {
+    PLAIN(1, false), PLAIN(2, false), PLAIN(4, false), PLAIN(8, false), {}};
+static const struct pl_attention_instance cached_plain[] = {
+    PLAIN(1, true), PLAIN(2, true), PLAIN(4, true), PLAIN(8, true), {}};
 
-/* tensor, plain: the instances of the op. */
-static pl_err launch(struct pl_device *dev, const struct pl_call *c, struct pl_attention *a,
-                     const struct pl_attention_instance *tensor,
-                     const struct pl_attention_instance *plain) {
+static const struct pl_attention_instance *instances_of(enum pl_dtype t, bool is_cached) {
+#define OF_TYPE(T)                                                                                 \
+    case PL_DTYPE_##T:                                                                             \
+        return is_cached ? cached_tensor_##T : tensor_##T;
+    switch (t) {
+        PL_NARROW_MAP(OF_TYPE)
+    default:
+        return NULL;
+    }
+#undef OF_TYPE
+}
+
+/* Returns NULL where tensor cores do not take the call. */
+static const struct pl_attention_instance *
+pick_tensor(struct pl_device *dev, const struct pl_call *c, const struct pl_attention *a) {
+    const enum pl_dtype t = c->in[PL_ATTENTION_Q].dtype;
+    const struct pl_attention_instance *instances = instances_of(t, a->context != 0);
+    const bool takes =
+        instances && pl_cuda_multiplies(dev, t) && a->dim % 8 == 0 &&
+        pl_tensor_reads(&c->in[PL_ATTENTION_Q], t) && pl_tensor_reads(&c->in[PL_ATTENTION_K], t) &&
+        pl_tensor_reads(&c->in[PL_ATTENTION_V], t) && pl_tensor_writes(&c->out[PL_ATTENTION_OUT_O]);
+    return takes ? pl_attention_pick(dev, instances, a->dim) : NULL;
+}
+
+static pl_err launch(struct pl_device *dev, const struct pl_call *c, struct pl_attention *a) {
     if (!a->n_tokens || !a->n_seqs) return PL_ERR_OK;
     a->o = pl_mat_of<pl_either>(c->out[PL_ATTENTION_OUT_O]);
-    const bool tensor_cores = a->dim % 8 == 0 && pl_tensor_reads(&c->in[PL_ATTENTION_Q]) &&
-                              pl_tensor_reads(&c->in[PL_ATTENTION_K]) &&
-                              pl_tensor_reads(&c->in[PL_ATTENTION_V]) &&
-                              pl_tensor_writes(&c->out[PL_ATTENTION_OUT_O]);
-    return pl_attention_launch(dev, a, pl_attention_pick(tensor_cores ? tensor : plain, a->dim),
-                               a->heads);
+    const struct pl_attention_instance *of = pick_tensor(dev, c, a);
+    if (!of) of = pl_attention_pick(dev, a->context ? cached_plain : plain, a->dim);
+    return pl_attention_launch(dev, a, of, a->heads);
 }
 
 /* in: q[N,H*D] k[N,G*D] v[N,G*D] offsets[B+1]i32 ws?; out: o[N,H*D] lse[N,H]f32. */
@@ -331,7 +356,7 @@ extern "C" pl_err pl_cuda_attention(struct pl_device *dev, const struct pl_call 
     if (!pl_attention_of(c, &c->out[PL_ATTENTION_OUT_LSE], &c->in[PL_ATTENTION_OFFSETS], &a) ||
         !pl_is_float(&c->out[PL_ATTENTION_OUT_O]))
         return PL_ERR_PLAN_BROKEN;
-    return launch(dev, c, &a, tensor_instances, plain_instances);
+    return launch(dev, c, &a);
 }
 
 /* in: q[N,H*D] kc[R,G*D] vc[R,G*D] pos[N]i32 offsets[B+1]i32 ws?; out: o[N,H*D]. */
@@ -348,18 +373,24 @@ extern "C" pl_err pl_cuda_attention_cached(struct pl_device *dev, const struct p
         c->batch->n_seqs * a.context > c->in[PL_ATTENTION_CACHED_KC].rows)
         return PL_ERR_PLAN_BROKEN;
     a.positions = (const int32_t *)pos->p;
-    return launch(dev, c, &a, cached_tensor_instances, cached_plain_instances);
+    return launch(dev, c, &a);
 }
 
-#define TENSOR_KERNELS(CACHED, M)                                                                  \
-    PL_CUDA_KERNEL(forward_tensor<32, M, 64, CACHED>),                                             \
-        PL_CUDA_KERNEL(forward_tensor<64, M, 64, CACHED>),                                         \
-        PL_CUDA_KERNEL(forward_tensor<96, M, 64, CACHED>),                                         \
-        PL_CUDA_KERNEL(forward_tensor<128, M, 64, CACHED>),                                        \
-        PL_CUDA_KERNEL(forward_tensor<256, 1, 32, CACHED>)
+#define TENSOR_KERNELS(T)                                                                          \
+    PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 32, 2, 64, false>),                               \
+        PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 64, 2, 64, false>),                           \
+        PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 96, 2, 64, false>),                           \
+        PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 128, 2, 64, false>),                          \
+        PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 128, 1, 64, false>),                          \
+        PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 256, 1, 32, false>),                          \
+        PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 32, 1, 64, true>),                            \
+        PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 64, 1, 64, true>),                            \
+        PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 96, 1, 64, true>),                            \
+        PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 128, 1, 64, true>),                           \
+        PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 256, 1, 32, true>),
 #define PLAIN_KERNELS(CACHED)                                                                      \
     PL_CUDA_KERNEL(forward_plain<1, CACHED>), PL_CUDA_KERNEL(forward_plain<2, CACHED>),            \
         PL_CUDA_KERNEL(forward_plain<4, CACHED>), PL_CUDA_KERNEL(forward_plain<8, CACHED>)
 
-PL_CUDA_PRELOAD(attention_fwd) = {TENSOR_KERNELS(false, 2), TENSOR_KERNELS(true, 1),
-                                  PLAIN_KERNELS(false), PLAIN_KERNELS(true), NULL};
+PL_CUDA_PRELOAD(attention_fwd) = {PL_NARROW_MAP(TENSOR_KERNELS) PLAIN_KERNELS(false),
+                                  PLAIN_KERNELS(true), NULL};
