@@ -7,7 +7,8 @@
  *   choices  of ENUM, in the order of the enum that names them in job.h; "" otherwise
  * Types: STR char *, PATH char * (`~/` is expanded), BOOL bool, U32 uint32_t, U64 uint64_t,
  *   F64 double, ENUM uint32_t, DTYPE uint32_t (enum pl_dtype; PL_DTYPE_AUTO for `auto`),
- *   AUTO uint32_t or PL_AUTO, written as the word in `choices`, or `auto` if there is none, BYTES uint64_t or `auto` (PL_AUTO_BYTES),
+ *   AUTO uint32_t or PL_AUTO, which is written as the word in `choices`, or else `auto`,
+ *   BYTES uint64_t or `auto` (PL_AUTO_BYTES),
  *   TEMPLATE struct pl_template_choice (a choice, or the path of a .jinja file),
  *   RECOMPUTE uint32_t (PL_RECOMPUTE_*), DEVICE uint32_t (PL_DEVICE_*),
  *   LIST struct pl_str_list (a scalar is a list of one),
@@ -26,8 +27,9 @@
     X(mode, ENUM, "", 0, 0, "full|lora|qlora",                                                     \
       "train every weight, or LoRA adapters on a frozen base; qlora: the base in 4 bits")          \
     X(dtype, DTYPE, "auto", 0, 0, "auto|bf16|fp16|fp32",                                           \
-      "storage of weights and activations; of frozen weights see `base_dtype`; auto: bf16, but on " \
-      "GPUs before Ampere, which have none, fp16, or fp32 for models whose activations exceed it") \
+      "storage of weights and activations; of frozen weights see `base_dtype`; auto: bf16, but "   \
+      "on GPUs before Ampere, which have none, fp16, or fp32 for models whose activations "        \
+      "exceed it")                                                                                 \
     X(master_weights, ENUM, "auto", 0, 0, "auto|true|false",                                       \
       "fp32 master copy of bf16 weights; without it updates round stochastically")                 \
     X(gradient_dtype, DTYPE, "auto", 0, 0, "auto|bf16|fp32",                                       \
@@ -36,7 +38,7 @@
     X(moment_dtype, DTYPE, "fp32", 0, 0, "fp32|bf16",                                              \
       "storage of the moments of adamw and lion; bf16 ones are rounded stochastically")            \
     X(adapter_dtype, DTYPE, "fp32", 0, 0, "fp32|bf16", "storage of LoRA matrices")                 \
-    X(base_dtype, DTYPE, "auto", 0, 0, "auto|bf16|fp16|fp32",                                         \
+    X(base_dtype, DTYPE, "auto", 0, 0, "auto|bf16|fp16|fp32",                                      \
       "storage of frozen weights: the base of lora and qlora, all weights of `generate`; auto: "   \
       "bf16 where `dtype` is fp32, config.json says bfloat16 and the device is the CPU, which "    \
       "changes no bit; else the same as `dtype`")                                                  \
@@ -46,7 +48,7 @@
       "hold the output head of a qlora base in 4 bits too, unless it is the embedding")            \
     X(quantize_embedding, BOOL, "false", 0, 0, "",                                                 \
       "hold the embedding of a qlora base in 4 bits too, and a head that is the embedding")        \
-    X(compute_dtype, DTYPE, "auto", 0, 0, "auto|bf16|fp16|fp32",                                      \
+    X(compute_dtype, DTYPE, "auto", 0, 0, "auto|bf16|fp16|fp32",                                   \
       "type to which a qlora base is dequantised for its products; auto: the same as `dtype`")     \
     X(lora_r, U32, "16", 1, 4096, "", "LoRA rank")                                                 \
     X(lora_alpha, F64, "", 0, 1e6, "", "LoRA scale is alpha/r; unset: 2 x lora_r")                 \
@@ -127,8 +129,8 @@
     X(adam_epsilon, F64, "1e-8", 0, 1, "", "added to the root of the second moment")               \
     X(max_grad_norm, F64, "1", 0, 1e9, "", "clip the global gradient norm; 0 is off")              \
     X(loss_scale, AUTO, "dynamic", 1, 2147483648.0, "dynamic",                                     \
-      "`dtype: fp16`: the factor of the loss, and so of all gradients, in the first step, a power " \
-      "of two; dynamic: 65536. A step whose gradients overflow is skipped and halves it")          \
+      "`dtype: fp16`: the factor of the loss, and so of all gradients, in the first step, a "      \
+      "power of two; dynamic: 65536. A step whose gradients overflow is skipped and halves it")    \
     X(loss_scale_window, U32, "2000", 1, 1000000000, "",                                           \
       "`dtype: fp16`: updates in a row after which the factor of the loss is doubled")             \
     X(optimizer_in_backward, ENUM, "auto", 0, 0, "auto|true|false",                                \

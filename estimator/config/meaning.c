@@ -110,6 +110,11 @@ static bool may_chat(const struct pl_job *job) {
     return any;
 }
 
+/* Under `auto` the device decides. */
+static bool may_scale_loss(const struct pl_job *job) {
+    return job->dtype == PL_DTYPE_F16 || job->dtype == PL_DTYPE_AUTO;
+}
+
 static const struct {
     enum pl_key_id key;
     bool (*applies)(const struct pl_job *job);
@@ -117,6 +122,8 @@ static const struct {
 } circumstances[] = {
     {PL_KEY_warmup_steps, warmup_steps_apply, "with `lr_scheduler: constant`"},
     {PL_KEY_warmup_ratio, warmup_ratio_applies, "with `lr_scheduler: constant`"},
+    {PL_KEY_loss_scale, may_scale_loss, "without `dtype: fp16`"},
+    {PL_KEY_loss_scale_window, may_scale_loss, "without `dtype: fp16`"},
     {PL_KEY_num_epochs, counts_epochs, "with `max_steps`"},
     {PL_KEY_sharding, sharding_applies, "with `devices: 1`"},
     {PL_KEY_comm_timeout_seconds, has_ranks, "with `devices: 1`"},

@@ -135,6 +135,10 @@ static void take_choices(const struct pl_decided *x, struct pl_job *job) {
 void pl_job_settle(struct pl_job *job, const struct pl_decided *x) {
     if (!x->are) return;
     take_choices(x, job);
+    if (job->dtype == PL_DTYPE_AUTO && x->dtype != PL_DTYPE_BF16) {
+        job->dtype = x->dtype;
+        job->given[PL_KEY_dtype] = true;
+    }
     if (job->batch_size == PL_AUTO) pl_job_fix_batch(job, x->batch_size, !x->one_micro_batch);
 }
 

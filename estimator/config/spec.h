@@ -43,6 +43,7 @@ struct pl_decided {
     uint32_t batch_size;  /* of `batch_size: auto` */
     uint32_t gradient_checkpointing, loss_chunk_tokens, optimizer_in_backward, mlp_chunk_tokens;
     uint64_t unpack_buffer;
+    enum pl_dtype dtype; /* bf16, which `auto` is wherever it can be, is not written down */
 };
 
 /* The decisions that a program was built with. */

@@ -2,7 +2,9 @@
 
 #include <string.h>
 
-#define TYPE_LINE "`dtype: bf16`, the default, or `dtype: fp32`"
+#define TYPE_LINE                                                                                  \
+    "`dtype: bf16`, `dtype: fp16` or `dtype: fp32`, or remove the line: `auto` is bf16 where the " \
+    "device has it"
 #define NOTHING_SENT                                                                               \
     "nothing is sent anywhere: remove the line, or import train_log.jsonl afterwards"
 #define NO_EFFECT "there is nothing to set here: remove the line"
@@ -31,14 +33,15 @@ static const struct {
     {"load_best_model_at_end", "not supported: remove the line; `save_steps` keeps checkpoints to "
                                "choose from"},
     {"bf16", "write " TYPE_LINE},
-    {"fp16", "write " TYPE_LINE "; fp16 is not supported"},
+    {"fp16", "write " TYPE_LINE},
     {"tf32", "products are as exact as `dtype` says: remove the line"},
     {"torch_dtype", "write " TYPE_LINE},
     {"load_in_4bit", "write `mode: qlora`"},
     {"load_in_8bit", "8-bit bases are not supported: write `mode: qlora`, or `mode: lora`"},
     {"bnb_4bit_quant_type", "write `quant_type: nf4`, the default, or `quant_type: fp4`"},
     {"bnb_4bit_use_double_quant", "write `double_quant: true`, the default, or `false`"},
-    {"bnb_4bit_compute_dtype", "write `compute_dtype: bf16` or `compute_dtype: fp32`"},
+    {"bnb_4bit_compute_dtype",
+     "write `compute_dtype: bf16`, `fp16` or `fp32`, or remove the line: it is that of `dtype`"},
     {"use_peft", "write `mode: lora`, or `mode: full` without adapters"},
     {"use_dora", "DoRA is not supported: remove the line"},
     {"lora_bias", "biases are not trained: remove the line"},

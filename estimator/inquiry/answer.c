@@ -7,7 +7,8 @@
 /* The formula as listed, fed with what the job and the model say. */
 static void report_quick(const struct pl_estimate *e, struct pl_report *r) {
     const struct pl_job *job = e->q->job;
-    const char *precision = job->mode == PL_MODE_QLORA ? "nf4" : pl_dtype_name(e->planned.program->shape.dtype);
+    const char *precision =
+        job->mode == PL_MODE_QLORA ? "nf4" : pl_dtype_name(e->planned.program->shape.dtype);
     struct pl_rule_inputs in = pl_rule_defaults((double)e->param_count / 1e9, precision);
     in.inference = job->inference;
     in.lora = pl_mode_adapts(job->mode) && !job->inference;

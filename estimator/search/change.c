@@ -75,7 +75,8 @@ static enum pl_dtype dtype_of(const struct pl_question *was, const struct pl_job
 static bool cuts_logits(const struct pl_question *was, const struct pl_job *job) {
     const uint64_t tokens = (uint64_t)was->batch_size * job->max_seq_length;
     const uint64_t now = pl_question_chunk(was);
-    return now != PL_AUTO && (!now || now > pl_program_auto_chunk(was->model, dtype_of(was, job), tokens));
+    return now != PL_AUTO &&
+           (!now || now > pl_program_auto_chunk(was->model, dtype_of(was, job), tokens));
 }
 
 /* `auto` has looked for a chunk that fits already. */

@@ -149,21 +149,13 @@ struct pl_decided pl_question_decided(const struct pl_question *q) {
                                .loss_chunk_tokens = pl_question_chunk(q),
                                .optimizer_in_backward = settled_in_backward(q),
                                .mlp_chunk_tokens = pl_question_mlp_chunk(q),
-                               .unpack_buffer = pl_question_unpack(q)};
-}
-
-/* A type that only this back-end needs is written down; bf16 is what `auto` is everywhere else. */
-static void settle_dtype(const struct pl_question *q, struct pl_job *job) {
-    const enum pl_dtype dtype = pl_question_dtype(q);
-    if (job->dtype != PL_DTYPE_AUTO || dtype == PL_DTYPE_BF16) return;
-    job->dtype = dtype;
-    job->given[PL_KEY_dtype] = true;
+                               .unpack_buffer = pl_question_unpack(q),
+                               .dtype = pl_question_dtype(q)};
 }
 
 void pl_question_settle(const struct pl_question *q, struct pl_job *job) {
     const struct pl_decided decided = pl_question_decided(q);
     pl_job_settle(job, &decided);
-    settle_dtype(q, job);
 }
 
 pl_err pl_question_shape(const struct pl_question *q, struct pl_job_shape *out, struct pl_diag *d) {

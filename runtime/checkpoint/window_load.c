@@ -12,6 +12,7 @@
 #include "runtime/checkpoint/surplus.h"
 #include "runtime/kernels/start.h"
 
+#include <math.h>
 #include <string.h>
 
 /* n elements of the file of a window, from `at` on. */
@@ -20,6 +21,21 @@ static pl_err read_raw(const struct pl_window *w, uint64_t at, uint64_t n, void 
     const uint64_t size = pl_dtype_bytes(w->entry->dtype);
     PL_TRY(pl_st_read(w->file, w->entry, at * size, dst, n * size, d));
     return w->finite ? pl_finite_check(w->file, w->entry, dst, at, n, d) : PL_ERR_OK;
+}
+
+/* Refuses a file of which fp16 cannot hold a value: what is written is infinite where what was read
+ * is not. A small number may become zero. */
+static pl_err check_range(const struct pl_window *w, const struct pl_io_piece *piece,
+                          enum pl_dtype type, uint64_t first, uint64_t n, struct pl_diag *d) {
+    if (type != PL_DTYPE_F16 || !w->entry) return PL_ERR_OK;
+    const uint64_t at = pl_finite_scan(pl_dtype_file_name(type), piece->out, n);
+    if (at == n || !isfinite(piece->values[at])) return PL_ERR_OK;
+    pl_err err =
+        pl_diag_at(d, PL_ERR_MODEL_WEIGHTS, w->file->path, 0, 0,
+                   "%s: tensor `%s`: element %llu is %g, and fp16 ends at 65504", w->file->path,
+                   w->entry->name, (unsigned long long)(first + at), (double)piece->values[at]);
+    pl_diag_hint(d, "set `dtype: fp32`, or `dtype: bf16` where the device has it");
+    return err;
 }
 
 /* fp32 values to the tensor, rounded to its type, and unrounded to the master. */
@@ -31,6 +47,7 @@ static pl_err store_values(const struct pl_window *w, const struct pl_tensor_io 
     if (type == PL_DTYPE_F32)
         return pl_io_upload(io, w->tensor, w->first + first, piece->values, n, d);
     pl_convert_from_f32(piece->out, piece->values, type, n);
+    PL_TRY(check_range(w, piece, type, first, n, d));
     return pl_io_upload(io, w->tensor, w->first + first, piece->out, n, d);
 }
 

@@ -29,8 +29,8 @@ pl_err pl_run_step(struct pl_run *r, struct pl_diag *d);
 pl_err pl_run_collect(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d);
 /* Collects the steps that ended well and forgets the other ones, as if they had not been queued. */
 void pl_run_undo_pending(struct pl_run *r);
-/* Returns how many steps may stay uncollected while the next one is queued: under fp16 its scale and
- * its rate follow from their outcome. */
+/* Returns how many steps may stay uncollected while the next one is queued: under fp16 its scale
+ * and its rate follow from their outcome. */
 static inline uint32_t pl_run_lag(const struct pl_run *r) {
     return r->s.device->ops->post && !r->state.loss_scale ? PL_MAX_PENDING - 1 : 0;
 }

@@ -119,6 +119,19 @@ static void add_to_pace(struct pl_run *r, const struct pl_step_cost *cost, doubl
     pl_pace_add(&r->pace, &step);
 }
 
+/* Skips at the start look for the scale; more of them are no updates that were asked for. */
+static void tell_about_skips(struct pl_run *r) {
+    char line[200];
+    const uint64_t skipped = r->state.skipped_steps;
+    if (10 * skipped <= r->state.step) return;
+    snprintf(line, sizeof line,
+             "%llu of %llu steps were skipped, since gradients overflowed fp16; the loss scale is "
+             "%llu now, and `loss_scale` may start there",
+             (unsigned long long)skipped, (unsigned long long)r->state.step,
+             (unsigned long long)r->state.loss_scale);
+    pl_progress_note(&r->progress, line);
+}
+
 /* Reports finished steps until no more than `keep` wait. A step took as long as there is between
  * its report and the one before. */
 static pl_err collect_steps(struct pl_run *r, uint32_t keep, double *since,
@@ -128,6 +141,7 @@ static pl_err collect_steps(struct pl_run *r, uint32_t keep, double *since,
         PL_TRY(pl_run_collect(r, &s, d));
         double now = pl_session_clock();
         PL_TRY(report_step(r, &s, now - *since, d));
+        if (s.step == r->schedule.warmup) tell_about_skips(r);
         add_to_pace(r, &s.cost, now - *since);
         *since = now;
         out->last_loss = s.loss;
@@ -179,25 +193,24 @@ static pl_err steps(struct pl_run *r, struct pl_train_result *out, struct pl_dia
 
 static pl_err summarise(struct pl_run *r, const struct pl_train_result *t, struct pl_diag *d) {
     const struct pl_graph_books *g = &r->s.device->graphs;
-    return pl_log_event(
-        r->log, "summary",
-        json_pack(
-            "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I}",
-            "steps", (json_int_t)t->steps, "planned_host_bytes",
-            (json_int_t)t->books.planned_host_bytes, "allocated_host_bytes",
-            (json_int_t)t->books.allocated_host_bytes, "planned_peak_bytes",
-            (json_int_t)t->books.planned_bytes, "allocated_peak_bytes",
-            (json_int_t)t->books.allocated_bytes, "measured_peak_bytes",
-            (json_int_t)t->books.measured_bytes, "predicted_process_bytes",
-            (json_int_t)t->books.predicted_bytes, "context_bytes",
-            (json_int_t)t->books.context_bytes, "tokens_per_second",
-            pl_log_real(t->tokens_per_second), "wall_seconds", pl_log_real(t->wall_seconds),
-            "data_wait_seconds", pl_log_real(t->data_wait_seconds), "predicted_step_seconds",
-            pl_log_real(r->s.pf->forecast.step_seconds), "measured_step_seconds",
-            pl_log_real(t->pace.seconds), "oom_recoveries", (json_int_t)t->oom_recoveries, "graphs",
-            (json_int_t)g->made, "graph_replays", (json_int_t)g->replays, "graph_bytes",
-            (json_int_t)g->peak_bytes),
-        d);
+    json_t *o = json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I}",
+        "steps", (json_int_t)t->steps, "planned_host_bytes",
+        (json_int_t)t->books.planned_host_bytes, "allocated_host_bytes",
+        (json_int_t)t->books.allocated_host_bytes, "planned_peak_bytes",
+        (json_int_t)t->books.planned_bytes, "allocated_peak_bytes",
+        (json_int_t)t->books.allocated_bytes, "measured_peak_bytes",
+        (json_int_t)t->books.measured_bytes, "predicted_process_bytes",
+        (json_int_t)t->books.predicted_bytes, "context_bytes", (json_int_t)t->books.context_bytes,
+        "tokens_per_second", pl_log_real(t->tokens_per_second), "wall_seconds",
+        pl_log_real(t->wall_seconds), "data_wait_seconds", pl_log_real(t->data_wait_seconds),
+        "predicted_step_seconds", pl_log_real(r->s.pf->forecast.step_seconds),
+        "measured_step_seconds", pl_log_real(t->pace.seconds), "oom_recoveries",
+        (json_int_t)t->oom_recoveries, "graphs", (json_int_t)g->made, "graph_replays",
+        (json_int_t)g->replays, "graph_bytes", (json_int_t)g->peak_bytes);
+    if (r->state.loss_scale)
+        pl_json_set(&o, "skipped_steps", json_integer((json_int_t)r->state.skipped_steps));
+    return pl_log_event(r->log, "summary", o, d);
 }
 
 static pl_err tell_profile(struct pl_run *r, struct pl_diag *d) {

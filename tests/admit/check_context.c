@@ -274,7 +274,8 @@ START_TEST(auto_takes_a_gpu_that_answers) {
         const char *name, *value;
         uint32_t device;
     } cases[] = {{"FAKE_NVML_SM", "90", PL_DEVICE_CUDA},
-                 {"FAKE_NVML_SM", "75", PL_DEVICE_CPU},
+                 {"FAKE_NVML_SM", "75", PL_DEVICE_CUDA},
+                 {"FAKE_NVML_SM", "72", PL_DEVICE_CPU},
                  {"FAKE_NVML_FAIL", "1", PL_DEVICE_CPU},
                  {"PLIMSOLL_NVML", "/nonexistent", PL_DEVICE_CPU}};
     set(cases[_i].name, cases[_i].value);
@@ -292,7 +293,7 @@ static const struct {
 } refusals[] = {
     {"PLIMSOLL_NVML", "/nonexistent", "device: cuda\n", "no NVIDIA driver", PL_ERR_NO_DEVICE},
     {"FAKE_NVML_GPUS", "2", "device: cuda:2\n", "cuda:2", PL_ERR_NO_DEVICE},
-    {"FAKE_NVML_SM", "70", "device: cuda\n", "Ampere", PL_ERR_NO_DEVICE},
+    {"FAKE_NVML_SM", "70", "device: cuda\n", "Turing", PL_ERR_NO_DEVICE},
     {"FAKE_NVML_FREE", "280000000", "device: cuda\n", "free memory of the GPU",
      PL_ERR_DOES_NOT_FIT},
     {"FAKE_NVML_GPUS", "1", "device: cuda\nvram_budget: 280MiB\n", "vram_budget",

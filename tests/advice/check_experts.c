@@ -47,8 +47,9 @@ static const struct question {
      0,
      NULL,
      8},
-    /* a T4 would hold it, and has no kernels */
-    {{"Phi-4-mini", "--mode", "qlora", "--gpu", "T4"}, false, NEEDS_NONE, 0, NULL, 0},
+    /* a T4 computes in fp16; a V100 would hold it, and has no kernels */
+    {{"Phi-4-mini", "--mode", "qlora", "--gpu", "T4"}, true, NEEDS_NONE, 0, "dtype: fp16", 0},
+    {{"Phi-4-mini", "--mode", "qlora", "--gpu", "V100"}, false, NEEDS_NONE, 0, NULL, 0},
     /* 32B on a 3090; 70B on 48 GB, and on 24 GB with and without a host that holds the rest */
     {{"Qwen2.5-32B", "--mode", "qlora", "--gpu", "RTX 3090"},
      true,

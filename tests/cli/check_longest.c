@@ -184,7 +184,7 @@ static const struct {
     {"SmolLM2-135M mode=inference --vram 2GiB", 2, "estimate-vram MODEL --mode inference"},
     {"SmolLM2-135M mode=lora --vram 200MiB", 3, "without --longest"},
     {"SmolLM2-135M mode=full gradient_accumulation_steps=4 --vram 3GiB", 3, "fit for certain"},
-    {"SmolLM2-135M mode=full --gpu 'P100 16GB'", 3, "8.0 (Ampere) or later: no setting helps"},
+    {"SmolLM2-135M mode=full --gpu 'P100 16GB'", 3, "7.5 (Turing) or later: no setting helps"},
     {"Llama-3.1-8B mode=full --gpu H200", 3, "the ceiling is 6"},
 };
 

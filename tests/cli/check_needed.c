@@ -46,7 +46,7 @@ static const struct {
     {"Llama-3.1-70B mode=full max_seq_length=4000000 --gpu H200",
      {"shorter samples", "so much memory"},
      "141GiB"},
-    {"Llama-3.1-8B mode=full --gpu T4", {"H"}, ""},
+    {"Llama-3.1-8B mode=full --gpu 'V100 16GB'", {"H"}, ""},
     {"job.yaml --gpu 'RTX 4090'", {"RTX "}, "40MiB"},
     {"margin.yaml", {"adapters", "RTX "}, "200MiB"},
 };

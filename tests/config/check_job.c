@@ -177,7 +177,7 @@ START_TEST(defaults_leave_mode_unset) {
     struct pl_job job;
     ck_assert_int_eq(pl_job_defaults(&job, NULL), PL_ERR_OK);
     ck_assert_uint_eq(job.mode, PL_UNSET_U32);
-    ck_assert_uint_eq(job.dtype, PL_DTYPE_BF16);
+    ck_assert_uint_eq(job.dtype, PL_DTYPE_AUTO);
     ck_assert_uint_eq(job.lora_r, 16);
     ck_assert_uint_eq(job.batch_size, PL_AUTO);
     ck_assert(job.vram_budget == PL_AUTO_BYTES);

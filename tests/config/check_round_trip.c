@@ -292,6 +292,8 @@ static void make_valid(struct pl_job *job) {
     } else if (job->base_dtype == PL_DTYPE_F32) {
         set(job, "base_dtype", "auto");
     }
+    if (job->loss_scale != PL_AUTO && (job->loss_scale & (job->loss_scale - 1)))
+        set(job, "loss_scale", "dynamic");
     set(job, random_below(2) ? "warmup_ratio" : "warmup_steps", "");
     set(job, random_below(2) ? "global_batch_size" : "gradient_accumulation_steps", "");
     set(job, "optimizer_in_backward", "");

@@ -21,7 +21,7 @@ if [ -z "$nvcc" ]; then
 fi
 
 archs=90
-[ "${PLIMSOLL_ALL_ARCHS:-0}" = 1 ] && archs='80 86 89 90 100 120'
+[ "${PLIMSOLL_ALL_ARCHS:-0}" = 1 ] && archs='75 80 86 89 90 100 120'
 known=$("$nvcc" --list-gpu-arch)
 bad=0
 for arch in $archs; do

@@ -92,15 +92,17 @@ static void build_forward(struct trial *t) {
     add_out(t, 1, rows, s.heads, PL_DTYPE_F32);
 }
 
-/* A back-end that multiplies bf16 operands on tensor cores rounds what it multiplies them with, the
- * probabilities or their gradients, to bf16: 8 significant bits, so by at most 2^-8 of each. */
+/* A back-end that multiplies narrow operands on tensor cores rounds what it multiplies them with,
+ * the probabilities or their gradients, to their type: of bf16 8 significant bits, so by at most
+ * 2^-8 of each, of fp16 11. */
 static void allow_rounded_weights(const struct trial *t, struct operand *o) {
     const bool is_rounded = t->machine->runners[0].dev->traits.backend == PL_BACKEND_CUDA &&
-                            t->in[0]->view.dtype == PL_DTYPE_BF16 &&
-                            t->in[1]->view.dtype == PL_DTYPE_BF16 &&
-                            t->in[2]->view.dtype == PL_DTYPE_BF16;
+                            t->in[0]->view.dtype == narrow_type(t) &&
+                            t->in[1]->view.dtype == narrow_type(t) &&
+                            t->in[2]->view.dtype == narrow_type(t);
+    const double rounding = narrow_type(t) == PL_DTYPE_F16 ? 0x1p-11 : 0x1p-8;
     for (uint64_t i = 0; is_rounded && i < o->view.rows * o->view.cols; i++)
-        o->scale[i] *= 1 + 0x1p-8 / t->test->tolerance;
+        o->scale[i] *= 1 + rounding / t->test->tolerance;
 }
 
 static void reference_forward(struct trial *t) {
@@ -149,7 +151,7 @@ static void reference_backward(struct trial *t) {
                                         .dk_magnitude = t->out[1]->scale,
                                         .dv_magnitude = t->out[2]->scale};
     ref_attention_bwd(&a, &g);
-    if (t->in[5]->view.dtype != PL_DTYPE_BF16) return;
+    if (t->in[5]->view.dtype != narrow_type(t)) return;
     for (uint32_t i = 0; i < 3; i++)
         allow_rounded_weights(t, t->out[i]);
 }

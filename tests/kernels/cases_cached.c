@@ -141,13 +141,14 @@ static void reference_piece(struct trial *t, uint64_t s, uint64_t row, uint64_t 
     free(lse);
 }
 
-/* Tensor cores round probabilities to bf16, as in cases_attention.c. */
+/* Tensor cores round probabilities, as in cases_attention.c. */
 static void allow_rounded_weights(const struct trial *t, struct operand *o) {
     bool is_rounded = t->machine->runners[0].dev->traits.backend == PL_BACKEND_CUDA;
     for (uint32_t i = 0; i < 3; i++)
-        is_rounded = is_rounded && t->in[i]->view.dtype == PL_DTYPE_BF16;
+        is_rounded = is_rounded && t->in[i]->view.dtype == narrow_type(t);
+    const double rounding = narrow_type(t) == PL_DTYPE_F16 ? 0x1p-11 : 0x1p-8;
     for (uint64_t i = 0; is_rounded && i < o->view.rows * o->view.cols; i++)
-        o->scale[i] *= 1 + 0x1p-8 / t->test->tolerance;
+        o->scale[i] *= 1 + rounding / t->test->tolerance;
 }
 
 static void reference_attention(struct trial *t) {

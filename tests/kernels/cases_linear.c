@@ -82,9 +82,9 @@ static void build_mixed(struct trial *t) {
         dtypes[i] = draw_float(t);
     if (t->round % 2 == 0) /* the usual one: all of them */
         for (int i = 0; i < 4; i++)
-            dtypes[i] = PL_DTYPE_BF16;
+            dtypes[i] = narrow_type(t);
     else
-        dtypes[t->round / 2 % 3] = PL_DTYPE_BF16; /* at least one */
+        dtypes[t->round / 2 % 3] = narrow_type(t); /* at least one */
     build(t, dtypes);
 }
 
@@ -96,7 +96,7 @@ static void round_inputs(const struct trial *t) {
         all_fp32 &= m[i]->view.dtype == PL_DTYPE_F32;
     for (int i = 0; i < 2 && !all_fp32; i++)
         for (uint64_t j = 0; j < m[i]->view.rows * m[i]->view.cols; j++)
-            m[i]->x[j] = as_stored(PL_DTYPE_BF16, m[i]->x[j]);
+            m[i]->x[j] = as_stored(narrow_type(t), m[i]->x[j]);
 }
 
 /* want is 0, or what stood there when the call adds: add_in put it into want. */

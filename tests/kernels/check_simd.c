@@ -42,6 +42,70 @@ START_TEST(bf16_rounds_to_nearest_even_and_keeps_nan) {
 }
 END_TEST
 
+/* Not inlined: the number of elements is unknown where the loops are compiled, as in kernels. */
+__attribute__((noinline)) static void widen_halves(float *dst, const uint16_t *src, uint64_t n) {
+    const volatile uint64_t unknown = n;
+    pl_widen(dst, src, PL_DTYPE_F16, unknown);
+}
+__attribute__((noinline)) static void narrow_to_halves(uint16_t *dst, const float *src,
+                                                       uint64_t n) {
+    const volatile uint64_t unknown = n;
+    pl_narrow(dst, PL_DTYPE_F16, src, unknown);
+}
+
+/* F16: what every half is, by ldexp; and what comes back. */
+START_TEST(every_half_is_widened_exactly_and_narrows_to_itself) {
+    static uint16_t h[65536], back[65536];
+    static float x[65536];
+    for (uint32_t i = 0; i < 65536; i++)
+        h[i] = (uint16_t)i;
+    widen_halves(x, h, 65536);
+    narrow_to_halves(back, x, 65536);
+    for (uint32_t i = 0; i < 65536; i++) {
+        const int exponent = i >> 10 & 31, digits = i & 1023;
+        const double size = exponent ? ldexp(1024 + digits, exponent - 25) : ldexp(digits, -24);
+        float one;
+        widen_halves(&one, &h[i], 1); /* without a vector */
+        if (exponent == 31 && digits) {
+            ck_assert(isnan(x[i]) && isnan(one));
+            ck_assert_uint_eq(back[i] & 0x7E00, 0x7E00);
+            continue;
+        }
+        const double want = exponent == 31 ? (double)INFINITY : size;
+        if ((double)x[i] != (i & 0x8000 ? -want : want) || pl_f32_bits(x[i]) != pl_f32_bits(one) ||
+            back[i] != i)
+            ck_abort_msg("half %04x became %a, %a and %04x", i, x[i], one, back[i]);
+    }
+}
+END_TEST
+
+/* Between two neighbours: below the middle, the middle, which goes to the even one, and above it;
+ * beyond the largest is infinity. In vectors and one by one. */
+START_TEST(narrowing_to_fp16_rounds_to_nearest_even) {
+    enum { ALL = 0x7C00 };
+    static float x[3 * ALL];
+    static uint16_t h[3 * ALL];
+    for (uint32_t i = 0; i < ALL; i++) {
+        const uint16_t low = (uint16_t)i;
+        float a;
+        widen_halves(&a, &low, 1);
+        const double place = i < 0x400 ? 0x1p-24 : ldexp(1, (int)(i >> 10) - 25);
+        const float middle = (float)((double)a + place / 2);
+        x[3 * i] = nextafterf(middle, 0);
+        x[3 * i + 1] = middle;
+        x[3 * i + 2] = nextafterf(middle, INFINITY);
+    }
+    narrow_to_halves(h, x, 3 * ALL);
+    for (uint32_t i = 0; i < 3 * ALL; i++) {
+        const uint32_t low = i / 3, want = i % 3 == 0 ? low : i % 3 == 2 ? low + 1 : low + low % 2;
+        uint16_t one;
+        narrow_to_halves(&one, &x[i], 1);
+        if (h[i] != want || one != want)
+            ck_abort_msg("%a became %04x and %04x, not %04x", x[i], h[i], one, want);
+    }
+}
+END_TEST
+
 START_TEST(exp_errs_by_less_than_1e_7) {
     static float x[N], y[N];
     double worst = 0;
@@ -155,6 +219,8 @@ int main(void) {
     TCase *tc = tcase_create("helpers");
     tcase_add_loop_test(tc, bf16_rounds_to_nearest_even_and_keeps_nan, 0,
                         sizeof roundings / sizeof *roundings);
+    tcase_add_test(tc, every_half_is_widened_exactly_and_narrows_to_itself);
+    tcase_add_test(tc, narrowing_to_fp16_rounds_to_nearest_even);
     tcase_add_test(tc, exp_errs_by_less_than_1e_7);
     tcase_add_test(tc, exp_has_the_limits_of_exp);
     tcase_add_test(tc, a_long_sum_of_ones_is_exact);

@@ -52,7 +52,9 @@ static const struct {
 static char *add_letters(const int *types, int n, char *to) {
     char *end = to;
     for (int i = 0; i < n; i++) {
-        to[i] = types[i] == PL_DTYPE_F32 ? 'f' : types[i] == PL_DTYPE_BF16 ? 'b' : '-';
+        to[i] = types[i] == PL_DTYPE_F32                        ? 'f'
+                : types[i] >= 0 && pl_dtype_is_narrow(types[i]) ? 'b'
+                                                                : '-';
         if (to[i] != '-') end = to + i + 1;
     }
     return end;

@@ -43,9 +43,16 @@ static bool is_plain(const struct trial *t) {
     return t->round % 2;
 }
 
+enum pl_dtype narrow_type(const struct trial *t) {
+#define ONE(T) PL_DTYPE_##T,
+    static const enum pl_dtype all[] = {PL_NARROW_MAP(ONE)};
+#undef ONE
+    return all[t->round / 4 % (sizeof all / sizeof *all)];
+}
+
 enum pl_dtype draw_float(struct trial *t) {
-    if (is_plain(t)) return t->round / 2 % 2 ? PL_DTYPE_BF16 : PL_DTYPE_F32;
-    return draw(t, 0, 1) ? PL_DTYPE_BF16 : PL_DTYPE_F32;
+    if (is_plain(t)) return t->round / 2 % 2 ? narrow_type(t) : PL_DTYPE_F32;
+    return draw(t, 0, 1) ? narrow_type(t) : PL_DTYPE_F32;
 }
 
 /* ---- elements of any type, written for plainness: the kernels have their own conversions ---- */
@@ -68,6 +75,31 @@ static double of_bf16(uint16_t h) {
     return f;
 }
 
+/* Rounds to a multiple of the last place, by the rounding of the sum with a number that is so large
+ * that its own last place is that. */
+static uint16_t f16_of(double value) {
+    int exponent;
+    const double x = fabs(value);
+    const uint16_t sign = signbit(value) ? 0x8000 : 0;
+    if (isnan(value)) return 0x7E00;
+    if (x >= 65520) return sign | 0x7C00;
+    (void)frexp(x, &exponent);
+    const double place = ldexp(1, exponent < -13 ? -24 : exponent - 11);
+    const volatile double large = place * 0x1p52, sum = x + large;
+    const double rounded = sum - large;
+    if (rounded < 0x1p-14) return sign | (uint16_t)(rounded * 0x1p24);
+    (void)frexp(rounded, &exponent);
+    return sign | (uint16_t)((exponent + 14) << 10 | ((int)ldexp(rounded, 11 - exponent) - 1024));
+}
+
+static double of_f16(uint16_t h) {
+    const int exponent = h >> 10 & 31, digits = h & 1023;
+    const double x = exponent == 31 ? (digits ? NAN : INFINITY)
+                     : exponent     ? ldexp(1024 + digits, exponent - 25)
+                                    : ldexp(digits, -24);
+    return h & 0x8000 ? -x : x;
+}
+
 static void *address(const struct operand *o, uint64_t row, uint64_t col) {
     return (char *)o->view.p + (row * o->view.ld + col) * pl_dtype_bytes(o->view.dtype);
 }
@@ -79,6 +111,8 @@ static double stored(const struct operand *o, uint64_t row, uint64_t col) {
         return *(const float *)p;
     case PL_DTYPE_BF16:
         return of_bf16(*(const uint16_t *)p);
+    case PL_DTYPE_F16:
+        return of_f16(*(const uint16_t *)p);
     case PL_DTYPE_F64:
         return *(const double *)p;
     case PL_DTYPE_I32:
@@ -99,6 +133,9 @@ static void store(const struct operand *o, uint64_t row, uint64_t col, double va
     case PL_DTYPE_BF16:
         *(uint16_t *)p = bf16_of(value);
         break;
+    case PL_DTYPE_F16:
+        *(uint16_t *)p = f16_of(value);
+        break;
     case PL_DTYPE_F64:
         *(double *)p = value;
         break;
@@ -115,11 +152,12 @@ static void store(const struct operand *o, uint64_t row, uint64_t col, double va
 }
 
 double as_stored(enum pl_dtype dtype, double value) {
+    if (dtype == PL_DTYPE_F16) return of_f16(f16_of(value));
     return dtype == PL_DTYPE_BF16 ? of_bf16(bf16_of(value)) : (float)value;
 }
 
 static bool is_float(enum pl_dtype t) {
-    return t == PL_DTYPE_F32 || t == PL_DTYPE_BF16 || t == PL_DTYPE_F64;
+    return pl_dtype_is_float(t) || t == PL_DTYPE_F64;
 }
 
 /* ---- operands ---- */
@@ -341,6 +379,7 @@ static bool call(const struct trial *t, const struct runner *r) {
 static double half_unit(enum pl_dtype t, double x) {
     double magnitude = fmax(fabs(x), 1e-38);
     if (t == PL_DTYPE_BF16) return magnitude * 0x1p-8;
+    if (t == PL_DTYPE_F16) return fmax(magnitude, 0x1p-14) * 0x1p-11;
     if (t == PL_DTYPE_F32) return magnitude * 0x1p-24;
     return t == PL_DTYPE_F64 ? magnitude * 0x1p-53 : 0;
 }

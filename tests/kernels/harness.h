@@ -59,7 +59,9 @@ struct kernel_case {
 /* Random choices of a trial. */
 uint64_t draw(struct trial *t, uint64_t low, uint64_t high); /* inclusive */
 double draw_normal(struct trial *t);
-enum pl_dtype draw_float(struct trial *t); /* F32 or BF16 */
+/* The type of all narrow operands of a trial: each of PL_NARROW_MAP in turn. */
+enum pl_dtype narrow_type(const struct trial *t);
+enum pl_dtype draw_float(struct trial *t); /* F32, or the narrow type */
 
 /* Operands. Matrices get a window with ld > cols about half of the time; vectors are [n,1]. In odd
  * rounds the floats of a trial have one storage and its rows start on multiples of 16 bytes.

@@ -5,7 +5,9 @@
  * must not change. An older GPU has less shared memory, for which kernels may choose other tiles,
  * so it is a family of its own. */
 #include "tests/kernels/runners.h"
+#include "runtime/device/cuda/cuda.h"
 #include "runtime/kernels/back_ends.h"
+#include "runtime/kernels/cuda/table.h"
 #include "runtime/kernels/facts.h"
 
 #include <check.h>
@@ -25,7 +27,8 @@ static const struct {
     bool is_first;
 } gpus[] = {{"90, 132 SMs", "90", "132", "", true},
             {"90, 2 SMs in reverse", "90", "2", "reverse", false},
-            {"86, 3 SMs at random", "86", "3", "random", true}};
+            {"86, 3 SMs at random", "86", "3", "random", true},
+            {"75, 3 SMs at random", "75", "3", "random", true}};
 
 void machine_turn_to(const struct runner *r) {
     uint32_t i = r->number;
@@ -33,6 +36,8 @@ void machine_turn_to(const struct runner *r) {
         setenv("PLSIM_ORDER", gpus[i].order, 1))
         ck_abort_msg("out of memory for the environment");
     plsim_restart();
+    /* The emulation remembers one limit of shared memory for a kernel, not one for each GPU. */
+    if (r->dev) ck_assert_int_eq(pl_cuda_preload(pl_cuda_of(r->dev), NULL), PL_ERR_OK);
 }
 
 /* Watched accesses are ten times slower again; what they are held to is true of every order. */

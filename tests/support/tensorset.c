@@ -1,6 +1,8 @@
 /* tensorset.c - sets of safetensors side by side. */
 #include "tests/support/tensorset.h"
 
+#include "estimator/ops/half.h"
+
 #include "tests/support/scratch.h"
 
 #include <check.h>
@@ -72,8 +74,9 @@ static void *read_bytes(const struct weight *t) {
 }
 
 float *weight_values(const struct weight *t, uint64_t *n) {
-    ck_assert_msg(t->entry->dtype == PL_DTYPE_F32 || t->entry->dtype == PL_DTYPE_BF16, "%s is %s",
-                  t->entry->name, t->entry->dtype_name);
+    const bool is_f16 = t->entry->dtype == PL_DTYPE_F16;
+    ck_assert_msg(pl_dtype_is_float(t->entry->dtype), "%s is %s", t->entry->name,
+                  t->entry->dtype_name);
     *n = (t->entry->end - t->entry->begin) / pl_dtype_bytes(t->entry->dtype);
     void *data = read_bytes(t);
     if (t->entry->dtype == PL_DTYPE_F32) return data;
@@ -83,6 +86,7 @@ float *weight_values(const struct weight *t, uint64_t *n) {
     for (uint64_t i = 0; i < *n; i++) {
         uint32_t bits = (uint32_t)narrow[i] << 16;
         memcpy(&wide[i], &bits, sizeof bits);
+        if (is_f16) wide[i] = pl_half_widen(narrow[i]);
     }
     free(data);
     return wide;
@@ -103,6 +107,13 @@ bool weight_same_bits(const struct weight *a, const struct weight *b) {
     return same;
 }
 
+/* Half of the last place of y as fp16, by which rounding may have moved it. */
+static double half_place(double y) {
+    int exponent;
+    (void)frexp(y, &exponent);
+    return ldexp(1, (exponent < -13 ? -13 : exponent) - 12);
+}
+
 struct weight_gap weight_compare(const struct weight *a, const struct weight *b) {
     ck_assert_msg(same_shape(a->entry, b->entry), "%s: shapes differ", a->entry->name);
     uint64_t n, m;
@@ -110,6 +121,7 @@ struct weight_gap weight_compare(const struct weight *a, const struct weight *b)
     struct weight_gap gap = {0};
     for (uint64_t i = 0; i < n; i++) {
         double diff = fabs((double)x[i] - (double)y[i]);
+        if (b->entry->dtype == PL_DTYPE_F16) diff -= fmin(diff, half_place(y[i]));
         gap.l2 += diff * diff;
         if (!(diff <= gap.largest)) gap.largest = isfinite(diff) ? diff : INFINITY;
     }

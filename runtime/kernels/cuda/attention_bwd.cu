@@ -261,7 +261,7 @@ struct tensor_passes {
     struct pl_attention_instance dkv[5], dv[2], dk[2], dq[6];
 };
 
-/* Of each narrow type. At D = 256 none fits a block of Turing. */
+/* Each narrow type has these. At D = 256 none fits a block of Turing. */
 #define TENSORS(T)                                                                                 \
     static const struct tensor_passes tensor_##T = {                                               \
         {KEYS_TENSOR(pl_stored_##T, 32, 64, true, true),                                           \
@@ -281,8 +281,8 @@ PL_NARROW_MAP(TENSORS)
 
 /* ---- fp32 ---- */
 
-/* The shared memory of a plain keys kernel whose warps own rows of k and v. ONE_TILE: walked rows of
- * q and of do take turns in one tile, for blocks of 64 KiB at D = 256; the bits are the same. */
+/* The shared memory of a plain keys kernel whose warps own rows of k and v. ONE_TILE: walked rows
+ * of q and of do take turns in one tile, for blocks of 64 KiB at D = 256; the bits are the same. */
 template <int CHUNKS, int N_WARPS, bool ONE_TILE> struct plain_keys {
     static constexpr int KEYS = N_WARPS * pl_plain<CHUNKS>::OWN;
     static constexpr int WALKED = (ONE_TILE ? 1 : 2) * PL_PLAIN_TILE;

@@ -217,8 +217,8 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
             (64 * M + 2 * KEYS) * pl_pitch<D>::N * sizeof(uint16_t)                                \
     }
 
-/* Of each narrow type. A block of Turing has 64 KiB: at D = 128 it takes half the queries. Over a
- * cache a token fills few rows of its tile: the smaller one. */
+/* Each narrow type has these. A block of Turing has 64 KiB: at D = 128 it takes half the queries.
+ * Over a cache a token fills few rows of its tile: the smaller one. */
 #define TENSORS(T)                                                                                 \
     static const struct pl_attention_instance tensor_##T[] = {                                     \
         TENSOR(pl_stored_##T, 32, 2, 64, false),                                                   \

@@ -23,7 +23,11 @@
 #ifdef __CUDACC__
 
 /* The pass for the host compiles no instruction. */
-#define PL_PTX_IS_AMPERE (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800)
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+#define PL_PTX_IS_AMPERE 1
+#else
+#define PL_PTX_IS_AMPERE 0
+#endif
 
 static __device__ __forceinline__ uint32_t pl_ptx_shared_address(const void *p) {
     return static_cast<uint32_t>(__cvta_generic_to_shared(p));
