@@ -14,9 +14,9 @@
 #include <string.h>
 #include <time.h>
 
-#define MOST_RATIO  6.0
+#define MOST_RATIO  8.0
 #define REPEATS     5
-#define TRIES       3
+#define TRIES       6
 #define LEAST       0.01       /* seconds that are measured at a time */
 #define LONG_ENOUGH 0.05       /* seconds of one call */
 #define MOST_BYTES  (1u << 17) /* more would measure the caches of the processor */
