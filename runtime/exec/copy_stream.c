@@ -89,7 +89,7 @@ pl_err pl_copy_stream_find(const struct pl_plan *plan, uint32_t *turns, struct p
 void pl_copy_stream_open(struct pl_exec *e, uint32_t first) {
     const struct pl_program *p = e->plan->program;
     const bool alone = pl_shape_ranks(&p->shape) > 1 && !e->device->comm;
-    e->overlaps = e->device->ops->copy_stream_begin && !alone && !e->times;
+    e->overlaps = e->device->ops->copy_stream_begin && !alone && !e->times && !e->watch;
     e->begun = 0;
     for (uint32_t i = first; e->begun == 0 && i-- > 0;)
         if (pl_copy_stream_is(p, &p->ops[i])) e->begun = e->turns[i];

@@ -8,9 +8,9 @@
  *       writes where one reads, begins after it; which ops those are follows from the places of
  *       tensors, so memory that changes hands is waited for like the tensor itself
  *   A3  the ops after a range run after its ops of the copy stream, too, even if one failed
- *   A4  where a clock reads each op, and on a device without a copy stream, they are ops like any
- *       other; so are those between ranks of a program of one rank, and ops that the device cannot
- *       begin on the stream, since other ranks wait for what they send
+ *   A4  where a clock reads each op, or a watch its results, and on a device without a copy stream,
+ *       they are ops like any other; so are those between ranks of a program of one rank, and ops
+ *       that the device cannot begin on the stream, since other ranks wait for what they send
  * Use: pl_copy_stream_find(plan, turns); pl_copy_stream_open(&e, first);
  *      for each op: pl_copy_stream_await(&e, i, n); ...
  *                   pl_copy_stream_run(&e, i, kernel, call); ...

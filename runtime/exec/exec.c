@@ -5,6 +5,7 @@
 #include "runtime/exec/copy_stream.h"
 #include "runtime/exec/poison.h"
 #include "runtime/exec/repeats.h"
+#include "runtime/exec/watch.h"
 #include "runtime/kernels/facts.h"
 
 #include "estimator/base/checked.h"
@@ -53,33 +54,17 @@ void *pl_exec_lend(struct pl_exec *e, uint32_t tensor) {
     return pl_exec_address(e, tensor);
 }
 
-/* Waits until the device has done what was started before. */
-static pl_err finish_pending(struct pl_exec *e) {
-    pl_err err = PL_ERR_OK;
-    if (e->pending && e->device->ops->sync) err = e->device->ops->sync(e->device);
-    e->pending = false;
-    return err;
-}
-
-static bool in_host_memory(const struct pl_exec *e, uint32_t tensor) {
-    return e->plan->program->tensors[tensor].place != PL_PLACE_DEVICE;
-}
-
 pl_err pl_exec_upload(struct pl_exec *e, uint32_t tensor, const void *src, uint64_t bytes) {
     void *dst = pl_exec_lend(e, tensor);
-    if (!in_host_memory(e, tensor)) return e->device->ops->upload(e->device, dst, src, bytes);
-    PL_TRY(finish_pending(e));
+    if (!pl_exec_in_host_memory(e, tensor))
+        return e->device->ops->upload(e->device, dst, src, bytes);
+    PL_TRY(pl_exec_wait(e));
     if (e->device->ops != &pl_device_null) memcpy(dst, src, bytes);
     return PL_ERR_OK;
 }
 
 pl_err pl_exec_download(struct pl_exec *e, uint32_t tensor, void *dst, uint64_t bytes) {
-    const void *src = pl_exec_address(e, tensor);
-    if (!in_host_memory(e, tensor) || e->device->ops == &pl_device_null)
-        return e->device->ops->download(e->device, dst, src, bytes);
-    PL_TRY(finish_pending(e));
-    memcpy(dst, src, bytes);
-    return PL_ERR_OK;
+    return pl_exec_read(e, tensor, 0, dst, bytes);
 }
 
 static void bind_view(struct pl_exec *e, const struct pl_operand *o, struct pl_view *v) {
@@ -187,7 +172,7 @@ static pl_err run_together(struct pl_exec *e, uint32_t first, uint32_t n, struct
     const pl_kernel_fn kernel = on->kernels[op->kind];
     uint32_t i = first;
     pl_err err = pl_copy_stream_await(e, first, n);
-    if (err == PL_ERR_OK && op->host) err = finish_pending(e);
+    if (err == PL_ERR_OK && op->host) err = pl_exec_wait(e);
     if (err == PL_ERR_OK && !group && !kernel) err = PL_ERR_PLAN_BROKEN;
     if (err == PL_ERR_OK) e->pending |= !op->host;
     if (err == PL_ERR_OK && group) {
@@ -214,7 +199,7 @@ static double now(void) {
 /* Ops last until their device is done with them; the reading at their end is where the next begin.
  * Of ops that run as one the first has all the seconds. */
 static pl_err read_clock(struct pl_exec *e, uint32_t first, uint32_t n, double *since) {
-    PL_TRY(finish_pending(e));
+    PL_TRY(pl_exec_wait(e));
     const double ended = now();
     e->times[first].seconds += ended - *since;
     for (uint32_t i = first; i < first + n; i++)
@@ -229,7 +214,7 @@ static pl_err read_clock(struct pl_exec *e, uint32_t first, uint32_t n, double *
 static pl_err run_ops(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_diag *d) {
     const struct pl_op *ops = e->plan->program->ops;
     pl_copy_stream_open(e, first);
-    pl_err failed = e->times ? finish_pending(e) : PL_ERR_OK;
+    pl_err failed = e->times ? pl_exec_wait(e) : PL_ERR_OK;
     const uint32_t end = failed == PL_ERR_OK ? first + n : first;
     double since = e->times ? now() : 0;
     for (uint32_t i = first, k; i < end; i += k) {
@@ -243,6 +228,7 @@ static pl_err run_ops(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_d
         if (err != PL_ERR_OK && e->device->comm) e->muted = true;
         if (err != PL_ERR_OK && !e->muted) break;
         err = e->times ? read_clock(e, i, k, &since) : PL_ERR_OK;
+        if (err == PL_ERR_OK && e->watch) err = pl_watch_ops(e, i, k);
         if (failed == PL_ERR_OK) failed = err;
         if (err != PL_ERR_OK) break;
     }
@@ -254,7 +240,7 @@ static pl_err run_ops(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_d
 
 pl_err pl_exec_run(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_diag *d) {
     cut_rows(e);
-    const bool once = e->times || e->device->comm;
+    const bool once = e->times || e->watch || e->device->comm;
     PL_TRY(once ? run_ops(e, first, n, d) : pl_exec_replay(e, first, n, run_ops, d));
     e->ops_run += n;
     return PL_ERR_OK;

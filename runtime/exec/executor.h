@@ -10,6 +10,7 @@
 
 struct pl_exec_patch; /* a view whose row count follows the batch */
 struct pl_poison;     /* private (poison.h) */
+struct pl_watch;      /* watch.h */
 
 struct pl_host_arenas { /* indexed by memory; the entry of the device stays {0} */
     struct pl_arena job[PL_PLACE_COUNT], batch[PL_PLACE_COUNT];
@@ -48,6 +49,8 @@ struct pl_exec {
     uint64_t view_tokens, view_targets; /* row counts that the views are limited to */
     uint64_t ops_run;
     struct pl_op_time *times; /* [n_ops], borrowed; times are added; NULL = no clock is read */
+    struct pl_watch
+        *watch; /* borrowed; finds values that are not finite; NULL = none is looked at */
     struct pl_exec_shape shapes[PL_EXEC_SHAPES];
     uint64_t clock;           /* counts runs that might have been replayed */
     uint32_t recordings;      /* number since the binding */
@@ -61,5 +64,11 @@ struct pl_exec {
 const struct pl_arena *pl_exec_arena(const struct pl_exec *e, const struct pl_tensor *t);
 /* Returns the address of a tensor in its memory. */
 void *pl_exec_address(const struct pl_exec *e, uint32_t tensor);
+/* True if the tensor lies in memory of the host, pinned or not. */
+bool pl_exec_in_host_memory(const struct pl_exec *e, uint32_t tensor);
+/* Waits until the device has done what was started before. */
+pl_err pl_exec_wait(struct pl_exec *e);
+/* Copies what is `offset` bytes into a tensor, in any memory, to ordinary memory. */
+pl_err pl_exec_read(struct pl_exec *e, uint32_t tensor, uint64_t offset, void *dst, uint64_t bytes);
 
 #endif

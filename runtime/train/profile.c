@@ -106,10 +106,10 @@ json_t *pl_profile_json(const struct pl_profile *f) {
     json_t *rows = json_array();
     for (uint32_t i = 0; rows && i < n; i++) {
         const struct pl_profile_row *row = &f->rows[order[i]];
-        json_t *o = json_pack("{s:s, s:I, s:f, s:f, s:f, s:f}", "op", pl_op_name(order[i]), "calls",
-                              (json_int_t)row->runs, "seconds", row->seconds, "share",
-                              share_of(row, total), "gflops", rate(row->flops, row),
-                              "gbytes_per_second", rate(row->bytes, row));
+        json_t *o =
+            json_pack("{s:s, s:I, s:f, s:f, s:f, s:f}", "op", pl_op_name(order[i]), "calls",
+                      (json_int_t)row->runs, "seconds", row->seconds, "share", share_of(row, total),
+                      "gflops", rate(row->flops, row), "gbytes_per_second", rate(row->bytes, row));
         if (json_array_append_new(rows, o) == 0) continue;
         json_decref(rows);
         rows = NULL;

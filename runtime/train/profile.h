@@ -26,8 +26,8 @@ struct pl_profile_row { /* totals of an op kind */
 struct pl_profile {
     struct pl_op_time *times; /* [n_ops] of the current step */
     uint32_t n_ops;
-    bool every;               /* every step is timed */
-    uint64_t steps, timed;    /* steps begun; steps ended with readings */
+    bool every;                  /* every step is timed */
+    uint64_t steps, timed;       /* steps begun; steps ended with readings */
     struct pl_profile_row *rows; /* [PL_OP_COUNT] */
 };
 

@@ -8,77 +8,13 @@
 #include "runtime/session/measure.h"
 #include "runtime/session/agree.h"
 #include "runtime/train/begin_anew.h"
+#include "runtime/train/micro_batch.h"
+#include "runtime/train/not_finite.h"
 
 #include <math.h>
 
-static pl_err clear_loss(struct pl_run *r) {
-    static const double zero[2];
-    return pl_session_upload(&r->s, pl_run_rung(r)->planned.program->loss, zero, sizeof zero);
-}
-
 static pl_err read_pair(struct pl_run *r, uint32_t tensor, double out[2]) {
     return pl_exec_download(&pl_run_rung(r)->exec, tensor, out, 2 * sizeof *out);
-}
-
-/* Ranks that have a micro-batch in the round at hand of a step. */
-static uint32_t contributors(const struct pl_run *r) {
-    const uint64_t left = r->batch.slots - pl_u64_min(r->round, r->batch.slots);
-    return (uint32_t)pl_u64_min(pl_run_ranks(r), pl_u64_div_up(left, r->oom.batch_size));
-}
-
-/* Number in the step of the first micro-batch that is added with this rank's: of the round's, or
- * its own where every rank adds up its own. */
-static uint32_t first_micro_batch(struct pl_run *r) {
-    const struct pl_job_shape *s = &pl_run_rung(r)->planned.program->shape;
-    const uint32_t number = (uint32_t)(r->round / r->oom.batch_size);
-    return number + (pl_shape_exchanges_once(s) ? s->rank : 0);
-}
-
-/* True if overflow@step=N strikes in the step at hand, whatever attempt of it. */
-static bool overflows(const struct pl_run *r) {
-    const uint64_t step = r->state.step + 1;
-    return r->overflow.at && step >= r->overflow.at && step - r->overflow.at < r->overflow.count;
-}
-
-/* Returns e where the scale of the loss is 2^e; 0 without one. */
-static int loss_exponent(const struct pl_run *r) {
-    int exponent = 0;
-    while (r->state.loss_scale >> exponent > 1)
-        exponent++;
-    return exponent;
-}
-
-/* The rate follows the updates: a skipped step does not move it. */
-static double learning_rate(const struct pl_run *r) {
-    return pl_schedule_rate(&r->schedule, r->state.step + 1 - r->state.skipped_steps);
-}
-
-static float loss_scale(const struct pl_run *r, uint64_t targets) {
-    if (!targets) return 0.0f;
-    if (overflows(r)) return INFINITY;
-    return ldexpf((float)(1.0 / (double)targets), loss_exponent(r));
-}
-
-static pl_err describe_batch(struct pl_run *r, uint32_t contributors, bool first, uint64_t targets,
-                             struct pl_diag *d) {
-    const struct pl_batch b = {.contributors = contributors,
-                               .micro_batch = first_micro_batch(r),
-                               .n_tokens = r->s.micro.n_tokens,
-                               .n_seqs = r->s.micro.n_seqs,
-                               .n_targets = r->s.micro.n_targets,
-                               .max_len = r->s.micro.max_len,
-                               .first = first,
-                               .loss_scale = loss_scale(r, targets),
-                               .loss_exponent = loss_exponent(r),
-                               .seed = r->s.job->seed,
-                               .step = r->state.step + 1,
-                               .skipped = r->state.skipped_steps,
-                               .learning_rate = learning_rate(r),
-                               .weight_decay = r->s.job->weight_decay,
-                               .beta1 = r->s.job->adam_beta1,
-                               .beta2 = r->s.job->adam_beta2,
-                               .epsilon = r->s.job->adam_epsilon};
-    return pl_exec_describe(&pl_run_rung(r)->exec, &b, d);
 }
 
 /* device_oom@step=N strikes after the first micro-batch, when gradients are half made. */
@@ -170,18 +106,6 @@ static pl_err restore_clip(struct pl_run *r) {
     return pl_session_upload(&r->s, pl_run_rung(r)->planned.program->clip, clip, sizeof clip);
 }
 
-/* The micro-batch of this rank in the round at hand; the last round may have none for it. */
-static pl_err prepare(struct pl_run *r, struct pl_diag *d) {
-    const uint64_t size = r->oom.batch_size;
-    if (r->round == 0) PL_TRY(clear_loss(r));
-    if (r->clip_is_void) PL_TRY(restore_clip(r));
-    PL_TRY(pl_micro_batch_fill(&r->s.micro, &r->batch, r->round + r->s.pf->world.rank * size, size,
-                               d));
-    PL_TRY(describe_batch(r, contributors(r), r->round == 0, r->batch.targets, d));
-    PL_TRY(pl_session_follow_length(&r->s, d));
-    return pl_session_upload_inputs(&r->s, false);
-}
-
 /* Agrees with the other ranks on the outcome. */
 static pl_err agree(struct pl_run *r, pl_err err, struct pl_diag *d) {
     const struct pl_outcome mine = {err, r->opt->stop ? (int)*r->opt->stop : 0};
@@ -200,7 +124,8 @@ static pl_err attempt(void *ctx, struct pl_diag *d) {
     pl_run_rung(r)->exec.muted = false;
     const uint64_t slots = r->batch.targets ? r->batch.slots : 0;
     for (r->round = 0; r->round < slots; r->round += r->oom.batch_size * pl_run_ranks(r)) {
-        if (err == PL_ERR_OK) err = prepare(r, d);
+        if (err == PL_ERR_OK && r->clip_is_void) err = restore_clip(r);
+        if (err == PL_ERR_OK) err = pl_run_prepare(r, d);
         err = run_range(r, err, &pl_run_rung(r)->ops.micro, d);
         if (err == PL_ERR_OK && r->round == 0 && fault_due(r)) err = inject(r, d);
         if (err != PL_ERR_OK && !r->s.comm) break;
@@ -325,58 +250,17 @@ static pl_err post_values(struct pl_run *r, uint32_t at) {
 static pl_err commit(struct pl_run *r, struct pl_diag *d) {
     uint32_t at = (r->oldest_pending + r->n_pending) % PL_MAX_PENDING;
     if (r->batch.targets) PL_TRY(run_range(r, PL_ERR_OK, &pl_run_rung(r)->ops.commit, d));
-    r->pending[at] =
-        (struct pl_pending){.step = r->state.step + 1,
-                            .position = r->state.position + r->batch.n,
-                            .targets = r->batch.targets,
-                            .tokens = r->batch.tokens,
-                            .samples = r->batch.n,
-                            .batch_size = r->oom.batch_size,
-                            .loss_scale = r->state.loss_scale,
-                            .learning_rate = learning_rate(r)};
+    r->pending[at] = (struct pl_pending){.step = r->state.step + 1,
+                                         .position = r->state.position + r->batch.n,
+                                         .targets = r->batch.targets,
+                                         .tokens = r->batch.tokens,
+                                         .samples = r->batch.n,
+                                         .batch_size = r->oom.batch_size,
+                                         .loss_scale = r->state.loss_scale,
+                                         .learning_rate = pl_run_learning_rate(r)};
     if (r->batch.targets) PL_TRY(post_values(r, at));
     r->n_pending++;
     return PL_ERR_OK;
-}
-
-/* Without clipping, an update in the backward pass knows the norm up to its own gradient. */
-static bool updates_one_by_one(struct pl_run *r) {
-    const struct pl_job_shape *s = &pl_run_rung(r)->planned.program->shape;
-    return s->gradients == PL_GRADIENTS_OF_UPDATE && !pl_shape_sweeps_twice(s);
-}
-
-/* No update has changed what was loaded, so that neither the rate nor the clipping can be why. What
- * the files hold is read again: it is worth the time. */
-static pl_err refuse_untouched(struct pl_run *r, const struct pl_step_result *s,
-                               struct pl_diag *d) {
-    const struct pl_preflight *pf = r->s.pf;
-    const char *dir = pf->files.resume_path ? pf->files.resume_path : pf->files.model_dir;
-    struct pl_diag why = {0};
-    if (pl_session_leads(&r->s)) (void)pl_session_check_base(&r->s, &why);
-    pl_err err = pl_diag_set(d, PL_ERR_NOT_FINITE,
-                             "step %llu: loss %g, gradient norm %g: the loss of the untouched "
-                             "weights is not finite%s%s",
-                             (unsigned long long)s->step, s->loss, s->grad_norm,
-                             why.err != PL_ERR_OK ? "; " : "", why.message);
-    if (dir)
-        pl_diag_hint(d,
-                     "`plimsoll verify %s` names what is damaged; where it is whole, the "
-                     "arithmetic overflows: set `dtype: fp32`",
-                     dir);
-    else
-        pl_diag_hint(d, "the arithmetic overflows: set `dtype: fp32`");
-    return err;
-}
-
-static pl_err refuse_not_finite(struct pl_run *r, const struct pl_step_result *s,
-                                struct pl_diag *d) {
-    const uint64_t loaded = r->s.pf->files.resume_path ? r->s.pf->files.resume_state.step : 0;
-    r->half_updated = isfinite(s->loss) && updates_one_by_one(r);
-    if (s->step == loaded + 1 && !r->half_updated) return refuse_untouched(r, s, d);
-    return pl_diag_set(d, PL_ERR_NOT_FINITE, "step %llu: loss %g, gradient norm %g; %s",
-                       (unsigned long long)s->step, s->loss, s->grad_norm,
-                       r->half_updated ? "some weights were updated before it was known"
-                                       : "the weights were not touched");
 }
 
 /* --- the scale of the loss ------------------------------------------------------------------- */
@@ -388,13 +272,14 @@ static pl_err refuse_not_finite(struct pl_run *r, const struct pl_step_result *s
 /* The scaled gradients of a step overflowed, so that CLIP_SCALE has switched off its update: the
  * step counts, its samples are used, and the next one has half the scale (Micikevicius et al.,
  * "Mixed Precision Training", 2018, section 3.2; torch.amp.GradScaler). */
-static pl_err skip_update(struct pl_run *r, const struct pl_step_result *s, struct pl_diag *d) {
+static pl_err skip_update(struct pl_run *r, const struct pl_pending *p, struct pl_diag *d) {
     struct pl_run_state *state = &r->state;
     if (state->loss_scale <= 1) {
         pl_err err = pl_diag_set(d, PL_ERR_NOT_FINITE,
                                  "step %llu: the gradients overflow fp16 even with a loss scale "
                                  "of 1; the weights were not touched",
-                                 (unsigned long long)s->step);
+                                 (unsigned long long)p->step);
+        pl_run_name_not_finite(r, p, d);
         pl_diag_hint(d, "set `dtype: fp32`, or `dtype: bf16` where the device has it");
         return err;
     }
@@ -433,10 +318,10 @@ pl_err pl_run_collect(struct pl_run *r, struct pl_step_result *out, struct pl_di
                                    .loss_scale = p->loss_scale,
                                    .skipped = is_skipped(p),
                                    .cost = p->cost};
-    if (!is_finite(p) && !out->skipped) return refuse_not_finite(r, out, d);
+    if (!is_finite(p) && !out->skipped) return pl_run_refuse_not_finite(r, p, d);
     r->oldest_pending = (r->oldest_pending + 1) % PL_MAX_PENDING;
     r->n_pending--;
-    if (out->skipped) return skip_update(r, out, d);
+    if (out->skipped) return skip_update(r, p, d);
     if (p->targets) count_update(r);
     return PL_ERR_OK;
 }
@@ -552,11 +437,11 @@ static pl_err load_round(struct pl_run *r, struct evaluated *at, uint32_t *n, st
 pl_err pl_run_eval(struct pl_run *r, double *loss, struct pl_diag *d) {
     struct evaluated at = {0};
     double sum[2];
-    PL_TRY(clear_loss(r));
+    PL_TRY(pl_run_clear_loss(r));
     while (at.row < r->s.pf->data.n_eval) {
         uint32_t n;
         PL_TRY(load_round(r, &at, &n, d));
-        PL_TRY(describe_batch(r, n, true, 0, d));
+        PL_TRY(pl_run_describe(r, n, true, 0, d));
         PL_TRY(pl_session_follow_length(&r->s, d));
         PL_TRY(pl_session_upload_inputs(&r->s, true));
         PL_TRY(pl_exec_run_phase(&pl_run_rung(r)->exec, PL_PHASE_EVAL, d));

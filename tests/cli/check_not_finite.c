@@ -117,6 +117,7 @@ START_TEST(a_base_that_is_not_finite_is_named) {
     fails(5, alone, UP "`: element 3 is not a finite number", "plimsoll verify model");
     /* no rate is to blame before the first update */
     fails(1, train, "the loss of the untouched weights is not finite", "plimsoll verify model");
+    fails(1, train, ": layers.1.gu[80, 3] is nan, read by op ", "plimsoll verify model");
     fails(1, (const char *const[]){"train", "run.yaml", "output_dir=b", "adapter_path=null", NULL},
           UP "`: element 3 is not a finite number", "plimsoll verify model");
     struct outcome o = plimsoll_expect(5, job, (const char *const[]){"verify", "model", NULL});
@@ -130,6 +131,7 @@ START_TEST(what_overflows_in_whole_files_is_told) {
     poke_base(3e38f);
     poke("model/model.safetensors", "model.norm.weight", 0, 3, 3e38f);
     fails(1, train, "the loss of the untouched weights is not finite", "dtype: fp32");
+    fails(1, train, "inf, written by op ", "dtype: fp32");
     fails(1, generate, "the logits of the model are not finite", "--dtype fp32");
 }
 END_TEST

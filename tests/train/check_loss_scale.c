@@ -127,6 +127,7 @@ START_TEST(gradients_that_overflow_without_a_scale_end_the_run) {
                                "loss_scale=dynamic", NULL});
     ck_assert_int_ne(o.status, 0);
     ck_assert_msg(strstr(o.err, "step 17") && strstr(o.err, "loss scale of 1"), "%s", o.err);
+    ck_assert_msg(strstr(o.err, "logits[0, 0] is inf, written by op"), "%s", o.err);
     outcome_finish(&o);
 }
 END_TEST

@@ -311,6 +311,7 @@ START_TEST(a_step_that_is_not_finite_ends_the_run) {
     struct outcome o = plimsoll_expect(1, dir, (const char *[]){"train", "run.yaml", NULL});
     ck_assert_msg(strstr(o.err, "error[RUNTIME_NOT_FINITE]") != NULL, "%s", o.err);
     ck_assert_ptr_nonnull(strstr(o.err, "the weights were not touched"));
+    ck_assert_msg(strstr(o.err, "the first value that is not finite: layers.0."), "%s", o.err);
     outcome_finish(&o);
     json_t *log = joblog_read(in_dir(dir, "out"));
     uint64_t step = 1;

@@ -1,0 +1,84 @@
+/* micro_batch.c - the inputs of a micro-batch, and the facts that its ops read. */
+#include "runtime/train/micro_batch.h"
+
+#include "estimator/base/checked.h"
+#include "runtime/session/arenas.h"
+#include "runtime/session/inputs.h"
+#include "runtime/session/load.h"
+
+#include <math.h>
+
+pl_err pl_run_clear_loss(struct pl_run *r) {
+    static const double zero[2];
+    return pl_session_upload(&r->s, pl_run_rung(r)->planned.program->loss, zero, sizeof zero);
+}
+
+/* Ranks that have a micro-batch in the round at hand of a step. */
+static uint32_t contributors(const struct pl_run *r) {
+    const uint64_t left = r->batch.slots - pl_u64_min(r->round, r->batch.slots);
+    return (uint32_t)pl_u64_min(pl_run_ranks(r), pl_u64_div_up(left, r->oom.batch_size));
+}
+
+/* Number in the step of the first micro-batch that is added with this rank's: of the round's, or
+ * its own where every rank adds up its own. */
+static uint32_t first_micro_batch(struct pl_run *r) {
+    const struct pl_job_shape *s = &pl_run_rung(r)->planned.program->shape;
+    const uint32_t number = (uint32_t)(r->round / r->oom.batch_size);
+    return number + (pl_shape_exchanges_once(s) ? s->rank : 0);
+}
+
+/* True if overflow@step=N strikes in the step at hand, whatever attempt of it. */
+static bool overflows(const struct pl_run *r) {
+    const uint64_t step = r->state.step + 1;
+    return r->overflow.at && step >= r->overflow.at && step - r->overflow.at < r->overflow.count;
+}
+
+/* Returns e where the scale of the loss is 2^e; 0 without one. */
+static int loss_exponent(const struct pl_run *r) {
+    int exponent = 0;
+    while (r->state.loss_scale >> exponent > 1)
+        exponent++;
+    return exponent;
+}
+
+double pl_run_learning_rate(const struct pl_run *r) {
+    return pl_schedule_rate(&r->schedule, r->state.step + 1 - r->state.skipped_steps);
+}
+
+static float loss_scale(const struct pl_run *r, uint64_t targets) {
+    if (!targets) return 0.0f;
+    if (overflows(r)) return INFINITY;
+    return ldexpf((float)(1.0 / (double)targets), loss_exponent(r));
+}
+
+pl_err pl_run_describe(struct pl_run *r, uint32_t contributors, bool first, uint64_t targets,
+                       struct pl_diag *d) {
+    const struct pl_batch b = {.contributors = contributors,
+                               .micro_batch = first_micro_batch(r),
+                               .n_tokens = r->s.micro.n_tokens,
+                               .n_seqs = r->s.micro.n_seqs,
+                               .n_targets = r->s.micro.n_targets,
+                               .max_len = r->s.micro.max_len,
+                               .first = first,
+                               .loss_scale = loss_scale(r, targets),
+                               .loss_exponent = loss_exponent(r),
+                               .seed = r->s.job->seed,
+                               .step = r->state.step + 1,
+                               .skipped = r->state.skipped_steps,
+                               .learning_rate = pl_run_learning_rate(r),
+                               .weight_decay = r->s.job->weight_decay,
+                               .beta1 = r->s.job->adam_beta1,
+                               .beta2 = r->s.job->adam_beta2,
+                               .epsilon = r->s.job->adam_epsilon};
+    return pl_exec_describe(&pl_run_rung(r)->exec, &b, d);
+}
+
+pl_err pl_run_prepare(struct pl_run *r, struct pl_diag *d) {
+    const uint64_t size = r->oom.batch_size;
+    if (r->round == 0) PL_TRY(pl_run_clear_loss(r));
+    PL_TRY(pl_micro_batch_fill(&r->s.micro, &r->batch, r->round + r->s.pf->world.rank * size, size,
+                               d));
+    PL_TRY(pl_run_describe(r, contributors(r), r->round == 0, r->batch.targets, d));
+    PL_TRY(pl_session_follow_length(&r->s, d));
+    return pl_session_upload_inputs(&r->s, false);
+}
