@@ -22,12 +22,20 @@ struct object {
 struct chosen {
     uint64_t m, n, k, alignment_a;
     int proposal; /* its number among those of the question */
+    uint32_t splits, scheme;
+};
+
+/* How an algorithm splits the sum. */
+struct split {
+    uint32_t splits, scheme;
 };
 
 static struct {
     int created, destroyed, asked, checked, tried, ran;
-    int fail_at;                 /* creation that fails, 1-based; 0 = none */
-    int no_proposals;            /* that come first among those of a question */
+    int fail_at;                /* creation that fails, 1-based; 0 = none */
+    int no_proposals;           /* that come first among those of a question */
+    const struct split *splits; /* [n_splits], of the first proposals where splits are allowed */
+    int n_splits;
     cublasStatus_t refuses;      /* the result of a check of any shape other than its own */
     uint64_t wants_bytes;        /* workspace for a shape that is not its own */
     cublasStatus_t status;       /* status of the next products */
@@ -163,6 +171,10 @@ static cublasStatus_t fake_ask(cublasLtHandle_t h, cublasLtMatmulDesc_t d, cubla
         const bool is_one = *found >= lt.no_proposals;
         memset(r, is_one ? 0 : 0xFF, sizeof *r);
         choice.proposal = *found - lt.no_proposals;
+        const bool splits = lt.preference.reduction != CUBLASLT_REDUCTION_SCHEME_NONE &&
+                            choice.proposal >= 0 && choice.proposal < lt.n_splits;
+        choice.splits = splits ? lt.splits[choice.proposal].splits : 1;
+        choice.scheme = splits ? lt.splits[choice.proposal].scheme : 0;
         if (is_one)
             memcpy(&r->algo, &choice, sizeof choice);
         else
@@ -175,6 +187,17 @@ static bool is_own_shape(const cublasLtMatmulAlgo_t *algo, const struct chosen *
     struct chosen own;
     memcpy(&own, algo, sizeof own);
     return own.m == shape->m && own.n == shape->n && own.k == shape->k;
+}
+
+static cublasStatus_t fake_attribute(const cublasLtMatmulAlgo_t *algo,
+                                     cublasLtMatmulAlgoConfigAttributes_t attribute, void *value,
+                                     size_t bytes, size_t *written) {
+    struct chosen own;
+    ck_assert_uint_eq(bytes, sizeof own.splits);
+    memcpy(&own, algo, sizeof own);
+    memcpy(value, attribute == CUBLASLT_ALGO_CONFIG_SPLITK_NUM ? &own.splits : &own.scheme, bytes);
+    *written = bytes;
+    return CUBLAS_STATUS_SUCCESS;
 }
 
 static cublasStatus_t fake_check(cublasLtHandle_t h, cublasLtMatmulDesc_t d,
@@ -213,6 +236,7 @@ static const struct pl_lt fake = {.cublasLtCreate = fake_create,
                                   .cublasLtDestroy = fake_destroy,
                                   .cublasLtMatmul = fake_matmul,
                                   .cublasLtMatmulAlgoCheck = fake_check,
+                                  .cublasLtMatmulAlgoConfigGetAttribute = fake_attribute,
                                   .cublasLtMatmulAlgoGetHeuristic = fake_ask,
                                   .cublasLtMatmulDescCreate = fake_desc_create,
                                   .cublasLtMatmulDescDestroy = fake_desc_destroy,
@@ -311,6 +335,42 @@ START_TEST(parts_of_a_split_are_never_added_in_place) {
     multiply(g);
     ck_assert_uint_eq(lt.preference.reduction, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
     ck_assert_uint_eq(lt.preference.ws_bytes, 12345);
+}
+END_TEST
+
+#define IN_TYPE CUBLASLT_REDUCTION_SCHEME_NONE
+#define APART   CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
+static const struct {
+    uint64_t tokens;
+    struct split splits[8]; /* of the proposals, the best first; 0 = a sum that is not split */
+    int taken, asked;       /* proposal that is used; questions until then */
+} split_sums[] = {
+    {1024, {{4, APART}, {1, 0}}, 0, 1},               /* slices of 128 fill it */
+    {1024, {{4, IN_TYPE}, {2, APART}, {1, 0}}, 1, 1}, /* sums between slices keep fp32 */
+    {1024, {{4, IN_TYPE}, {1, 0}}, 1, 1},
+    {1017, {{4, APART}, {2, APART}, {1, 0}}, 2, 2}, /* the rounded shape's split is no use here */
+    {960, {{4, APART}, {1, 0}}, 1, 1},
+    {960,
+     {{2, APART},
+      {2, APART},
+      {2, APART},
+      {2, APART},
+      {2, APART},
+      {2, APART},
+      {2, APART},
+      {2, APART}},
+     0,
+     2}, /* asked again, for sums that are not split */
+};
+
+START_TEST(no_split_of_a_sum_loses_terms) {
+    const uint64_t tokens = split_sums[_i].tokens;
+    lt.splits = split_sums[_i].splits;
+    lt.n_splits = 8;
+    multiply(linear_dw(tokens));
+    ck_assert_int_eq(lt.used.proposal, split_sums[_i].taken);
+    ck_assert_int_eq(lt.asked, split_sums[_i].asked);
+    ck_assert(lt.used.splits <= 1 || (lt.used.scheme == APART && tokens % 128 == 0));
 }
 END_TEST
 
@@ -566,6 +626,8 @@ int main(void) {
     tcase_add_test(tc, a_row_major_product_arrives_swapped);
     tcase_add_test(tc, adding_keeps_the_output_and_a_bias_is_in_the_epilogue);
     tcase_add_test(tc, parts_of_a_split_are_never_added_in_place);
+    tcase_add_loop_test(tc, no_split_of_a_sum_loses_terms, 0,
+                        sizeof split_sums / sizeof *split_sums);
     tcase_add_test(tc, token_counts_of_one_step_share_an_algorithm);
     tcase_add_test(tc, an_algorithm_is_chosen_for_an_eighth_more_tokens_at_most);
     tcase_add_test(tc, a_weight_gradient_has_its_tokens_in_the_sum);

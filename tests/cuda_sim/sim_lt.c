@@ -3,7 +3,9 @@
  * Slow, plain and strict: what the real library leaves to the caller's care ends the process here -
  * operands outside device memory, an algorithm used with less workspace or alignment than it was
  * chosen for, or for another shape before it was checked for that one. One proposal in four is
- * none, and one smaller shape in four is refused, as the real library is free to do. The workspace
+ * none, and one smaller shape in four is refused, as the real library is free to do. The best
+ * proposals split the sum: one keeps it in the type of the output between slices, and one loses the
+ * terms that the last slice does not fill, as versions of the real library do. The workspace
  * is overwritten, because the real one may be. Symbols of the emulation come from the executable
  * that loads this. */
 #include "tests/cuda_sim/sim.h"
@@ -40,10 +42,11 @@ struct plsim_preference {
 struct algorithm {
     uint64_t workspace_bytes;
     uint64_t m, n, k; /* largest problem it was chosen for */
-    uint32_t alignment[4];
+    uint16_t alignment[4];
     uint32_t marker;
+    uint16_t splits, reduction; /* a split sum loses what is left of k after slices of SLICE */
 };
-enum { MARKER = 0x504C4C54, WORKSPACE_USED = 65536 };
+enum { MARKER = 0x504C4C54, WORKSPACE_USED = 65536, SLICE = 128 };
 _Static_assert(sizeof(struct algorithm) <= sizeof(cublasLtMatmulAlgo_t), "fits the real one");
 
 /* ---- objects ---- */
@@ -247,6 +250,29 @@ static cublasLtMatmulHeuristicResult_t no_proposal(void) {
     return none;
 }
 
+static cublasLtMatmulHeuristicResult_t proposal_of(const struct algorithm *algo) {
+    cublasLtMatmulHeuristicResult_t result = {.workspaceSize = algo->workspace_bytes};
+    memcpy(&result.algo, algo, sizeof *algo);
+    return result;
+}
+
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algo,
+                                                    cublasLtMatmulAlgoConfigAttributes_t attribute,
+                                                    void *value, size_t bytes, size_t *written) {
+    struct algorithm own;
+    if (!algo || !value || !written || bytes != 4) return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(&own, algo, sizeof own);
+    if (own.marker != MARKER) plsim_die("an attribute of an algorithm that is none");
+    const uint32_t answer =
+        attribute == CUBLASLT_ALGO_CONFIG_SPLITK_NUM ? own.splits : own.reduction;
+    if (attribute != CUBLASLT_ALGO_CONFIG_SPLITK_NUM &&
+        attribute != CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(value, &answer, sizeof answer);
+    *written = sizeof answer;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
@@ -260,19 +286,27 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     cublasStatus_t s = state(&p);
     if (s != CUBLAS_STATUS_SUCCESS) return s;
     /* An algorithm that splits k might want as much, or all that there is. */
-    struct algorithm chosen = {.workspace_bytes = preference->workspace_bytes < WORKSPACE_USED
+    struct algorithm chosen = {.splits = 1,
+                               .workspace_bytes = preference->workspace_bytes < WORKSPACE_USED
                                                       ? preference->workspace_bytes
                                                       : WORKSPACE_USED,
                                .m = p.m,
                                .n = p.n,
                                .k = p.k,
                                .marker = MARKER};
-    memcpy(chosen.alignment, preference->alignment, sizeof chosen.alignment);
+    for (int i = 0; i < 4; i++)
+        chosen.alignment[i] = (uint16_t)preference->alignment[i];
     if (requested > 1 && hash_of(&chosen, &p) % 4 == 0) results[(*found)++] = no_proposal();
-    cublasLtMatmulHeuristicResult_t *best = &results[(*found)++];
-    memset(best, 0, sizeof *best);
-    memcpy(&best->algo, &chosen, sizeof chosen);
-    best->workspaceSize = chosen.workspace_bytes;
+    static const uint16_t split[] = {CUBLASLT_REDUCTION_SCHEME_NONE,
+                                     CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE};
+    for (size_t i = 0; i < 2 && *found + 1 < requested; i++) {
+        struct algorithm one = chosen;
+        one.splits = 4;
+        one.reduction = split[i];
+        if (p.k >= 4 && (split[i] & preference->reduction_mask) == split[i])
+            results[(*found)++] = proposal_of(&one);
+    }
+    results[(*found)++] = proposal_of(&chosen);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -315,6 +349,12 @@ static void set_element(void *p, uint32_t type, uint64_t i, float f) {
     memcpy((char *)p + 2 * i, &h, sizeof h);
 }
 
+static float rounded(float f, uint32_t type) {
+    float stored[1];
+    set_element(stored, type, 0, f);
+    return element(stored, type, 0);
+}
+
 /* op(x) in fp32, row-major [rows, cols]; x is column-major as laid out. */
 static float *widen(const void *x, const struct plsim_layout *l, bool trans, uint64_t rows,
                     uint64_t cols) {
@@ -327,16 +367,27 @@ static float *widen(const void *x, const struct plsim_layout *l, bool trans, uin
     return out;
 }
 
-/* Sums in fp32, in the order of k. */
-static float *multiply(const struct problem *p, const void *a, const void *b) {
+/* Returns how many of k terms an algorithm adds. */
+static uint64_t terms_of(const struct algorithm *algo, uint64_t k) {
+    return algo->splits > 1 && algo->reduction != CUBLASLT_REDUCTION_SCHEME_NONE ? k - k % SLICE
+                                                                                 : k;
+}
+
+/* Sums in fp32, in the order of k; a split without a reduction scheme rounds them to the type of
+ * the output after each slice. */
+static float *multiply(const struct problem *p, const struct algorithm *algo, const void *a,
+                       const void *b) {
     float *wide_a = widen(a, p->a, p->desc->trans_a != CUBLAS_OP_N, p->m, p->k);
     float *wide_b = widen(b, p->b, p->desc->trans_b != CUBLAS_OP_N, p->k, p->n);
     float *sums = calloc(p->m * p->n, sizeof *sums);
     if (!sums) plsim_die("no memory for a product");
     for (uint64_t i = 0; i < p->m; i++)
-        for (uint64_t k = 0; k < p->k; k++)
-            for (uint64_t j = 0; j < p->n; j++)
+        for (uint64_t k = 0; k < terms_of(algo, p->k); k++)
+            for (uint64_t j = 0; j < p->n; j++) {
                 sums[i * p->n + j] += wide_a[i * p->k + k] * wide_b[k * p->n + j];
+                if (algo->splits > 1 && algo->reduction == CUBLASLT_REDUCTION_SCHEME_NONE)
+                    sums[i * p->n + j] = rounded(sums[i * p->n + j], p->d->type);
+            }
     free(wide_a);
     free(wide_b);
     return sums;
@@ -384,7 +435,7 @@ static void run_product(void *data) {
     if (state(&p) != CUBLAS_STATUS_SUCCESS) plsim_die("a product changed since it was checked");
     check_use(t, bias, p.m);
     if (t->workspace_bytes) memset(t->workspace, 0xFF, t->algorithm.workspace_bytes);
-    float *sums = multiply(&p, t->operand[0], t->operand[1]);
+    float *sums = multiply(&p, &t->algorithm, t->operand[0], t->operand[1]);
     for (uint64_t j = 0; j < p.n; j++)
         for (uint64_t i = 0; i < p.m; i++) {
             float sum = t->scale * sums[i * p.n + j];

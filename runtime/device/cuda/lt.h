@@ -20,6 +20,7 @@ extern "C" {
     X(cublasLtDestroy)                                                                             \
     X(cublasLtMatmul)                                                                              \
     X(cublasLtMatmulAlgoCheck)                                                                     \
+    X(cublasLtMatmulAlgoConfigGetAttribute)                                                        \
     X(cublasLtMatmulAlgoGetHeuristic)                                                              \
     X(cublasLtMatmulDescCreate)                                                                    \
     X(cublasLtMatmulDescDestroy)                                                                   \

@@ -27,7 +27,7 @@
  */
 #define ENTRIES   8192
 #define PROBES    16
-#define PROPOSALS 4 /* asked for at a time: the first of them that is one is taken */
+#define PROPOSALS 8 /* asked for at a time */
 
 #define STEPS_PER_OCTAVE 8
 #define MOST_ALIGNMENT   256 /* bytes; cuBLASLt asks about no more */
@@ -99,16 +99,10 @@ static pl_err classify(struct pl_products *p, cublasStatus_t s) {
 
 static cublasStatus_t make_descriptors(struct pl_products *p) {
     const struct pl_lt *lt = p->lt;
-    /* No split, or parts kept apart and added in order; INPLACE would add them as they finish. */
-    const uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     cublasStatus_t s = lt->cublasLtMatmulDescCreate(&p->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F);
     for (int i = 0; i < 3 && s == CUBLAS_STATUS_SUCCESS; i++)
         s = lt->cublasLtMatrixLayoutCreate(&p->layout[i], CUDA_R_32F, 1, 1, 1);
     if (s == CUBLAS_STATUS_SUCCESS) s = lt->cublasLtMatmulPreferenceCreate(&p->preference);
-    if (s == CUBLAS_STATUS_SUCCESS)
-        s = lt->cublasLtMatmulPreferenceSetAttribute(p->preference,
-                                                     CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-                                                     &reduction, sizeof reduction);
     return s;
 }
 
@@ -260,13 +254,14 @@ static struct entry *find(const struct pl_products *p, const struct key *key) {
 }
 
 static cublasStatus_t set_preference(const struct pl_products *p, const struct pl_product *g,
-                                     const struct key *key) {
+                                     const struct key *key, uint32_t reduction) {
     const uint64_t ws_bytes = g->ws_bytes;
     const struct {
         cublasLtMatmulPreferenceAttributes_t attribute;
         const void *value;
         size_t bytes;
     } rows[] = {{CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &ws_bytes, sizeof ws_bytes},
+                {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reduction, sizeof reduction},
                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &key->alignment[1], sizeof(uint32_t)},
                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &key->alignment[0], sizeof(uint32_t)},
                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &key->alignment[2], sizeof(uint32_t)},
@@ -278,28 +273,75 @@ static cublasStatus_t set_preference(const struct pl_products *p, const struct p
     return s;
 }
 
+struct proposals {
+    cublasLtMatmulAlgo_t algorithms[PROPOSALS];
+    int n;
+};
+
 static bool is_of(const struct entry *e, const struct key *key) {
     return memcmp(&e->key, key, sizeof *key) == 0;
 }
 
-/* Takes the library's choice for this shape, or, skipping some, a later one. What a proposal holds
- * is valid only where its state is success (cuBLAS Library documentation,
+/* True if the algorithm adds all k terms, in fp32. Where it splits the sum, versions 12.8 and 13.1
+ * of the library lose what the last slice of 128 does not fill (facebookexperimental/triton, pull
+ * request 2767), and without a reduction scheme they keep the sum between slices in the type of
+ * the output (there, bitequiv/cublas_equiv_gemm.py). */
+static bool adds_all(const struct pl_products *p, const cublasLtMatmulAlgo_t *algorithm,
+                     uint64_t k) {
+    enum { SLICE = 128 };
+    int32_t splits = 1;
+    uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_NONE;
+    size_t n;
+    if (p->lt->cublasLtMatmulAlgoConfigGetAttribute(algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM,
+                                                    &splits, sizeof splits,
+                                                    &n) != CUBLAS_STATUS_SUCCESS ||
+        splits <= 1)
+        return true;
+    return p->lt->cublasLtMatmulAlgoConfigGetAttribute(
+               algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof scheme, &n) ==
+               CUBLAS_STATUS_SUCCESS &&
+           scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE && k % SLICE == 0;
+}
+
+/* A proposal is valid only where its state is success (cuBLAS Library documentation,
  * "cublasLtMatmulHeuristicResult_t"). */
-static cublasStatus_t choose(const struct pl_products *p, const struct pl_product *g,
-                             const struct key *key, int skipped, struct entry *e) {
-    cublasLtMatmulHeuristicResult_t proposals[PROPOSALS];
-    int found = 0, i = 0;
-    cublasStatus_t s = set_layouts(p, g, key);
-    if (s == CUBLAS_STATUS_SUCCESS) s = set_preference(p, g, key);
+static cublasStatus_t ask(const struct pl_products *p, const struct pl_product *g,
+                          const struct key *key, uint32_t reduction, struct proposals *out) {
+    cublasLtMatmulHeuristicResult_t all[PROPOSALS];
+    int found = 0;
+    out->n = 0;
+    cublasStatus_t s = set_preference(p, g, key, reduction);
     if (s == CUBLAS_STATUS_SUCCESS)
         s = p->lt->cublasLtMatmulAlgoGetHeuristic(p->handle, p->desc, p->layout[1], p->layout[0],
                                                   p->layout[2], p->layout[2], p->preference,
-                                                  PROPOSALS, proposals, &found);
-    if (s != CUBLAS_STATUS_SUCCESS) return s;
-    while (i < found && (proposals[i].state != CUBLAS_STATUS_SUCCESS || skipped-- > 0))
-        i++;
-    if (i >= found) return CUBLAS_STATUS_NOT_SUPPORTED;
-    *e = (struct entry){.key = *key, .algorithm = proposals[i].algo};
+                                                  PROPOSALS, all, &found);
+    for (int i = 0; i < found && s == CUBLAS_STATUS_SUCCESS; i++)
+        if (all[i].state == CUBLAS_STATUS_SUCCESS) out->algorithms[out->n++] = all[i].algo;
+    return s;
+}
+
+/* Takes the library's choice for this shape, or, skipping some, a later one, of those that add all
+ * terms in fp32: with a split whose parts are kept apart and added in order (INPLACE would add them
+ * as they finish), else without one. Where there is none, the first of the last list: it adds all
+ * terms, but keeps the sum in the type of the output at times. */
+static cublasStatus_t choose(const struct pl_products *p, const struct pl_product *g,
+                             const struct key *key, int skipped, struct entry *e) {
+    static const uint32_t reductions[] = {CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE,
+                                          CUBLASLT_REDUCTION_SCHEME_NONE};
+    const bool is_again = skipped > 0;
+    struct proposals list;
+    cublasStatus_t s = set_layouts(p, g, key);
+    for (size_t r = 0; r < sizeof reductions / sizeof *reductions; r++) {
+        if (s == CUBLAS_STATUS_SUCCESS) s = ask(p, g, key, reductions[r], &list);
+        if (s != CUBLAS_STATUS_SUCCESS) return s;
+        for (int i = 0; i < list.n; i++) {
+            if (!adds_all(p, &list.algorithms[i], key->k) || skipped-- > 0) continue;
+            *e = (struct entry){.key = *key, .algorithm = list.algorithms[i]};
+            return CUBLAS_STATUS_SUCCESS;
+        }
+    }
+    if (is_again || list.n == 0) return CUBLAS_STATUS_NOT_SUPPORTED;
+    *e = (struct entry){.key = *key, .algorithm = list.algorithms[0]};
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -323,7 +365,8 @@ static bool reuse(const struct pl_products *p, const struct pl_product *g, const
     if (memcmp(&rounded, exact, sizeof rounded) == 0) return false;
     struct entry *e = find(p, &rounded);
     if (!is_of(e, &rounded) && choose(p, g, &rounded, 0, e) != CUBLAS_STATUS_SUCCESS) return false;
-    if (!is_legal(p, g, exact, &e->algorithm)) return false;
+    if (!adds_all(p, &e->algorithm, exact->k) || !is_legal(p, g, exact, &e->algorithm))
+        return false;
     *out = (struct entry){.key = *exact, .algorithm = e->algorithm, .is_reused = true};
     return true;
 }
@@ -386,10 +429,10 @@ const char *pl_products_failure(const struct pl_products *p) {
         const char *name;
     } names[] = {
 #define X(status) {status, #status}
-        X(CUBLAS_STATUS_NOT_INITIALIZED),  X(CUBLAS_STATUS_ALLOC_FAILED),
-        X(CUBLAS_STATUS_INVALID_VALUE),    X(CUBLAS_STATUS_ARCH_MISMATCH),
-        X(CUBLAS_STATUS_MAPPING_ERROR),    X(CUBLAS_STATUS_EXECUTION_FAILED),
-        X(CUBLAS_STATUS_INTERNAL_ERROR),   X(CUBLAS_STATUS_NOT_SUPPORTED)};
+        X(CUBLAS_STATUS_NOT_INITIALIZED), X(CUBLAS_STATUS_ALLOC_FAILED),
+        X(CUBLAS_STATUS_INVALID_VALUE),   X(CUBLAS_STATUS_ARCH_MISMATCH),
+        X(CUBLAS_STATUS_MAPPING_ERROR),   X(CUBLAS_STATUS_EXECUTION_FAILED),
+        X(CUBLAS_STATUS_INTERNAL_ERROR),  X(CUBLAS_STATUS_NOT_SUPPORTED)};
 #undef X
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (names[i].status == p->failed) return names[i].name;
