@@ -1,12 +1,12 @@
 /* bench_cuda.c - a training step on a GPU, op by op. One JSON object a line, written at once.
  *
  * Usage: bench_cuda ops|products CONFIG.json [key=value...]      (keys of a configuration)
- *        bench_cuda copy
+ *        bench_cuda copy|reported
  * ops: {"event":"step"} with the wall time of a step as the host sees it, its time on the GPU when
  * the host is ahead, and the sum over its ops (those that run as one count as one); then an
  * {"event":"op"} for each kind and shape, with FLOPs and bytes as planned. products: bench_cuda.h.
- * copy: what the memory of the GPU can do. Medians over rounds. In the emulation of tests/cuda_sim
- * it runs too, and its times mean nothing.
+ * copy: what the memory of the GPU can do. reported: faults that others have reported. Medians over
+ * rounds. In the emulation of tests/cuda_sim it runs too, and its times mean nothing.
  */
 #include "tests/bench/bench_cuda.h"
 #include "runtime/kernels/back_ends.h"
@@ -186,10 +186,13 @@ int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (strcmp(what, "copy") == 0 && argc == 2) {
         measure_copies();
+    } else if (strcmp(what, "reported") == 0 && argc == 2) {
+        bench_cuda_reported();
     } else if ((strcmp(what, "ops") == 0 || strcmp(what, "products") == 0) && argc > 2) {
         measure_job(what[0] == 'o', argv + 2);
     } else {
-        fprintf(stderr, "usage: bench_cuda copy | ops|products CONFIG.json [key=value...]\n");
+        fprintf(stderr,
+                "usage: bench_cuda copy|reported | ops|products CONFIG.json [key=value...]\n");
         return 2;
     }
     return 0;

@@ -8,5 +8,7 @@
 /* Measures each kind of product of the job with every algorithm that cuBLASLt proposes for it, and
  * prints a line of JSON a product. The clock has two events. */
 void bench_cuda_products(struct rig *r, struct cuda_clock *clock);
+/* Looks for faults that others have reported, and prints a line of JSON for each kind. */
+void bench_cuda_reported(void);
 
 #endif

@@ -73,6 +73,27 @@ def copy(machine, seconds):
     return row
 
 
+def reported(machine, seconds):
+    """Faults of libraries and drivers that others have met; one that is here too fails the row."""
+    out = run_bench(machine, ["reported"], seconds)
+    row = out.row(lost=out.lines("lost"))
+    for event in ("ones", "capture", "memory"):
+        row[event] = (out.lines(event) or [{}])[0]
+    if row["status"] == OK:
+        row.update(judge_reported(row))
+    return row
+
+
+def judge_reported(row):
+    found = [text for text, is_there in (
+        (f"{row['ones'].get('wrong')} of {row['ones'].get('products')} products of ones lose terms",
+         row["ones"].get("wrong") != 0),
+        ("cuBLASLt cannot be asked while a graph is recorded", not row["capture"].get("works")),
+        ("the driver gives memory that the card does not have",
+         row["memory"].get("over_commits") is not False)) if is_there]
+    return {"status": FAILED, "tail": "; ".join(found)} if found else {}
+
+
 def step(machine, scratch, shape, layers, seconds):
     out, row = measure(machine, "ops", config_of(scratch, shape.model, layers), shape.keys(),
                        seconds)

@@ -184,6 +184,8 @@ def attention(machine, scratch, shapes, tokens):
 
 def steps(machine, scratch, plan):
     yield Task(8, "kernels", "copy", 10, 30, lambda s: kernels.copy(machine, s))
+    yield Task(8, "kernels", "faults that others report", 15, 60,
+               lambda s: kernels.reported(machine, s))
     for i, (shape, layers) in enumerate(plan.products):
         yield Task(9 if i < 1 else 56, "products", kernels.key(shape, layers), 25, 80,
                    lambda s, x=shape, n=layers: kernels.products(machine, scratch, x, n, s))
