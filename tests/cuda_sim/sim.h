@@ -112,6 +112,9 @@ void plsim_shared_give(void *p);
 /* sim_watch.c: the allocation goes away. */
 void plsim_watch_forget(struct plsim_allocation *a);
 
+/* sim_launches.c: notes what kind of launch it is, where PLSIM_LAUNCHES asks for that. */
+void plsim_note_launch(const struct plsim_launch *launch);
+
 /* sim_graph.c: the first is true if work for this stream is recorded rather than run, the second
  * records it; data is copied. */
 bool plsim_captures(cudaStream_t stream);

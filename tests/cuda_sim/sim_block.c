@@ -401,6 +401,7 @@ void plsim_run(const struct plsim_launch *launch) {
     cudaError_t e = plsim_sticky();
     if (e == cudaSuccess) e = check_launch(launch);
     if (e == cudaSuccess) e = (cudaError_t)injected;
+    if (e == cudaSuccess) plsim_note_launch(launch);
     if (e == cudaSuccess && (is_recorded || plsim_settings()->late))
         put_down(launch, is_recorded);
     else if (e == cudaSuccess)

@@ -24,6 +24,7 @@
  *                         start, and go on after barriers, in an order that never comes again.
  *                         What depends on the order differs
  *   PLSIM_STREAMS=late    what a stream is given happens when the host waits for it, not before
+ *   PLSIM_LAUNCHES        file that receives the kinds of launches when the process ends
  *   PLSIM_REPORT          file that receives the counters of sim.h when the process ends */
 #ifndef PL_TESTS_CUDA_SIM_CUDA_RUNTIME_H
 #define PL_TESTS_CUDA_SIM_CUDA_RUNTIME_H
