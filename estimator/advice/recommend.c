@@ -469,13 +469,24 @@ static void order(struct pl_recommendation *r) {
 
 /* --- what would be needed -------------------------------------------------------------------- */
 
+/* On another GPU `dtype: auto` is decided anew, and a limit of this one's memory says nothing. */
+static struct pl_job job_elsewhere(const struct pl_job *asked, const struct pl_job *least) {
+    struct pl_job job = *least; /* shallow */
+    job.dtype = asked->dtype;
+    job.given[PL_KEY_dtype] = asked->given[PL_KEY_dtype];
+    job.vram_budget = PL_AUTO_BYTES;
+    job.given[PL_KEY_vram_budget] = job.path && job.place[PL_KEY_vram_budget].line;
+    return job;
+}
+
 static pl_err find_card(const struct pl_advice *a, struct pl_recommendation *r, struct pl_diag *d) {
     size_t n;
     uint64_t smallest = 0;
     struct pl_advice least = {0};
     const struct pl_card *cards = pl_card_table(&n);
     least.q = a->q;
-    pl_question_open(&least.q, &r->least.job, a->q.model);
+    r->card_job = job_elsewhere(a->q.job, &r->least.job);
+    pl_question_open(&least.q, &r->card_job, a->q.model);
     PL_TRY(pl_advice_cards(&least, d));
     for (uint32_t i = 0; i < least.n_cards; i++) {
         const struct pl_card_row *c = &least.cards[i];
@@ -488,21 +499,42 @@ static pl_err find_card(const struct pl_advice *a, struct pl_recommendation *r, 
     return PL_ERR_OK;
 }
 
+/* Recommends for another job on this card. */
+static pl_err recommend_other(const struct pl_advice *a, const struct pl_job *job,
+                              uint64_t host_limit, struct pl_recommendation *out,
+                              struct pl_diag *d) {
+    struct pl_advice other = {
+        .q = a->q, .length = a->length, .effective_batch = a->effective_batch};
+    pl_question_open(&other.q, job, a->q.model);
+    const pl_err err = pl_recommend(&other, host_limit, out, d);
+    pl_trials_finish(&other.trials);
+    return err;
+}
+
 /* With adapters, where all of the model was to be trained. */
-static pl_err find_mode(struct pl_advice *a, struct pl_recommendation *r, struct pl_diag *d) {
+static pl_err find_mode(const struct pl_advice *a, struct pl_recommendation *r, struct pl_diag *d) {
     struct pl_job job = *a->q.job; /* shallow */
     struct pl_recommendation found;
     if (job.mode != PL_MODE_FULL || r->no_kernels) return PL_ERR_OK;
     job.mode = PL_MODE_LORA;
     PL_TRY(pl_job_drop_useless(&job, NULL, d));
-    struct pl_advice other = {
-        .q = a->q, .length = a->length, .effective_batch = a->effective_batch};
-    pl_question_open(&other.q, &job, a->q.model);
-    pl_err err = pl_recommend(&other, r->host_limit, &found, d);
-    if (err == PL_ERR_OK && found.n_ways) r->other = found.ways[0];
+    PL_TRY(recommend_other(a, &job, r->host_limit, &found, d));
+    if (found.n_ways) r->other = found.ways[0];
     pl_recommendation_finish(&found);
-    pl_trials_finish(&other.trials);
-    return err;
+    return PL_ERR_OK;
+}
+
+/* With more host memory, where a limit was given. */
+static pl_err find_host(const struct pl_advice *a, struct pl_recommendation *r, struct pl_diag *d) {
+    struct pl_recommendation found;
+    if (!r->host_limit || r->no_kernels) return PL_ERR_OK;
+    PL_TRY(recommend_other(a, a->q.job, 0, &found, d));
+    for (uint32_t i = 0; i < found.n_ways; i++) {
+        const struct pl_way *w = &found.ways[i];
+        if (!r->host.job.batch_size || w->price.host_bytes < r->host.price.host_bytes) r->host = *w;
+    }
+    pl_recommendation_finish(&found);
+    return PL_ERR_OK;
 }
 
 static pl_err find_needed(struct pl_advice *a, struct pl_recommendation *r, struct pl_diag *d) {
@@ -513,6 +545,7 @@ static pl_err find_needed(struct pl_advice *a, struct pl_recommendation *r, stru
     if (!r->no_kernels) PL_TRY(pl_advice_wall(&v.q, PL_KEY_max_seq_length, &a->trials, &w, d));
     if (!r->no_kernels) r->longest = w.wall;
     PL_TRY(find_mode(a, r, d));
+    PL_TRY(find_host(a, r, d));
     return find_card(a, r, d);
 }
 

@@ -45,8 +45,11 @@ struct pl_recommendation {
     /* If nothing fits: */
     struct pl_way least; /* the way that needs the fewest bytes of the device within host_limit */
     struct pl_way other; /* adapters instead of full fine-tuning; batch_size 0: none fits either */
+    struct pl_way host;  /* the way that fits with the least host memory, above host_limit;
+                          * batch_size 0: none does */
     uint32_t longest;    /* max_seq_length at which it fits; 0: none */
     const char *card;    /* the smallest of the table that holds it; NULL: none */
+    struct pl_job card_job; /* for that card; shallow */
 };
 
 /* host_limit: bytes of host memory that a way may take; 0: as many as it needs. */

@@ -131,11 +131,11 @@ static void add_fitting(const struct page *p) {
 
 /* A question that has an answer, in place of the one that has none. */
 struct needed {
-    const char *what;
+    char what[64];
     struct pl_job job; /* shallow */
     const char *card;
 };
-#define MAX_NEEDED 3
+#define MAX_NEEDED 4
 
 static struct pl_job with_memory(const struct pl_recommendation *r, const struct pl_budget *b) {
     struct pl_job job = r->least.job; /* shallow */
@@ -145,30 +145,35 @@ static struct pl_job with_memory(const struct pl_recommendation *r, const struct
     return job;
 }
 
-/* On another GPU, whose memory a limit of this one says nothing about. */
-static struct pl_job without_limit(const struct pl_job *least) {
-    struct pl_job job = *least; /* shallow */
-    job.vram_budget = PL_AUTO_BYTES;
-    job.given[PL_KEY_vram_budget] = job.path && job.place[PL_KEY_vram_budget].line;
-    return job;
+static struct needed needed(const char *what, const struct pl_job *job, const char *card) {
+    struct needed n = {.job = *job, .card = card};
+    snprintf(n.what, sizeof n.what, "%s", what);
+    return n;
 }
 
-/* Adapters keep the length; without them shorter samples do, where any fit. Then the smallest GPU
- * that holds the job, or so much memory as no GPU of the table has. */
+/* Adapters keep the length; without them shorter samples do, where any fit. Then more host memory
+ * than the limit, and the smallest GPU that holds the job, or so much memory as no GPU of the table
+ * has. */
 static uint32_t list_needed(const struct pl_advice *a, const struct pl_recommendation *r,
                             struct needed out[MAX_NEEDED]) {
     uint32_t n = 0;
+    char host[PL_BYTES_TEXT];
     if (r->n_ways || !r->least.price.needed_bytes) return 0;
     if (r->other.job.batch_size) {
-        out[n++] = (struct needed){"adapters", r->other.job, a->q.card};
+        out[n++] = needed("adapters", &r->other.job, a->q.card);
     } else if (r->longest) {
-        out[n] = (struct needed){"shorter samples", r->least.job, a->q.card};
+        out[n] = needed("shorter samples", &r->least.job, a->q.card);
         out[n++].job.max_seq_length = r->longest;
     }
-    if (r->card)
-        out[n++] = (struct needed){r->card, without_limit(&r->least.job), r->card};
-    else
-        out[n++] = (struct needed){"so much memory", with_memory(r, &a->q.budget), NULL};
+    if (r->host.job.batch_size) {
+        out[n] = needed("", &r->host.job, a->q.card);
+        snprintf(out[n].what, sizeof out[n].what, "%s of host memory",
+                 pl_bytes_text(r->host.price.host_bytes, host));
+        n++;
+    }
+    const struct pl_job large = with_memory(r, &a->q.budget);
+    out[n++] =
+        r->card ? needed(r->card, &r->card_job, r->card) : needed("so much memory", &large, NULL);
     return n;
 }
 
@@ -192,7 +197,10 @@ static void add_needed(const struct page *p) {
         else
             pl_text_addf(p->out, ": one sample of %u tokens needs %s", r->length,
                          pl_bytes_text(r->least.price.needed_bytes, least));
-        pl_text_addf(p->out, ", and %s can be had\n", pl_bytes_text(there, usable));
+        pl_text_addf(p->out, ", and %s can be had", pl_bytes_text(there, usable));
+        if (r->host_limit)
+            pl_text_addf(p->out, " with %s of host memory", pl_bytes_text(r->host_limit, least));
+        pl_text_add(p->out, "\n");
     }
     struct needed list[MAX_NEEDED];
     const uint32_t n = list_needed(p->a, r, list);

@@ -287,8 +287,9 @@ static void check_job(const struct question *q, const json_t *ways) {
     scratch_remove(dir);
 }
 
-/* Each of the commands that are named instead is typed, and answers. */
-static void check_commands(const json_t *commands) {
+/* Each of the commands that are named instead is typed, and answers. Only where host memory was
+ * limited one of them takes it. */
+static void check_commands(const struct question *q, const json_t *commands) {
     size_t i;
     json_t *c;
     ck_assert_uint_gt(json_array_size(commands), 0);
@@ -296,7 +297,7 @@ static void check_commands(const json_t *commands) {
         char line[4096];
         const char *words = json_string_value(c) + strlen("plimsoll");
         ck_assert(strncmp(json_string_value(c), "plimsoll ", strlen("plimsoll ")) == 0);
-        ck_assert_msg(strstr(words, "offload") == NULL, "%s", words);
+        ck_assert_msg(q->host_gib > 0 || strstr(words, "offload") == NULL, "%s", words);
         ck_assert_int_lt(snprintf(line, sizeof line, "\"$PLIMSOLL\"%s", words), (int)sizeof line);
         struct outcome p = child_run((const char *[]){"sh", "-c", line, NULL}, NULL, HANG_SECONDS);
         ck_assert_msg(p.status == 0 && strncmp(p.out, "recommended", 11) == 0, "%s\n%s%s", line,
@@ -314,7 +315,7 @@ START_TEST(an_answer_is_one_that_an_expert_would_give) {
     if (q->fits)
         check_job(q, ways);
     else
-        check_commands(at(r, "commands"));
+        check_commands(q, at(r, "commands"));
     json_decref(o);
 }
 END_TEST

@@ -33,7 +33,7 @@ static struct outcome shell(const char *words) {
 
 static const struct {
     const char *words; /* after `plimsoll plan` */
-    const char *whats[3];
+    const char *whats[4];
     const char *most; /* no more than this can be had; "": not asked */
 } refused[] = {
     {"SmolLM2-135M mode=lora --vram 60MiB", {"RTX "}, "60MiB"},
@@ -47,6 +47,10 @@ static const struct {
      {"shorter samples", "so much memory"},
      "141GiB"},
     {"Llama-3.1-8B mode=full --gpu 'V100 16GB'", {"H"}, ""},
+    /* on another GPU `dtype: auto` is bf16 again */
+    {"Llama-3.1-8B mode=full --gpu T4 --host-ram 12GiB",
+     {"adapters", "134.6 GiB of host memory", "A100 80GB"},
+     "16GiB"},
     {"job.yaml --gpu 'RTX 4090'", {"RTX "}, "40MiB"},
     {"margin.yaml", {"adapters", "RTX "}, "200MiB"},
 };
