@@ -33,9 +33,9 @@ FIELDS = ["kernel", "threads", "shared_bytes", "sm", "registers", "spilled_bytes
 # 32,000 words or more, and where a GPU has another one: its architectures)
 TURING, OTHERS = ["75"], ARCHS[1:]
 HOT = [
-    ("attention_fwd", "forward_tensor<T, 128, 1, 64, false>", "of->kernel", 128, 52224, TURING),
-    ("attention_fwd", "forward_tensor<T, 128, 2, 64, false>", "of->kernel", 128, 69632, OTHERS),
-    ("attention_bwd", "keys_tensor<T, 128, 32u, true, true>", "of->kernel", 128, 35328, ARCHS),
+    ("attention_fwd", "forward_tensor<T, 128, 1, 64, false>", "of->kernel", 128, 52256, TURING),
+    ("attention_fwd", "forward_tensor<T, 128, 2, 64, false>", "of->kernel", 128, 69664, OTHERS),
+    ("attention_bwd", "keys_tensor<T, 128, 32u, true, true>", "of->kernel", 128, 35360, ARCHS),
     ("attention_bwd", "queries_tensor<T, 128, 32u>", "of->kernel", 128, 34816, ARCHS),
     ("norms", "forward_norms<T, 8>", "(forward_norms<T, V>)", 224, 28, ARCHS),
     ("norms", "backward_norms<T, 8>", "(backward_norms<T, V>)", 224, 28, ARCHS),

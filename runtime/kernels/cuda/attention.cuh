@@ -103,6 +103,44 @@ pl_queries_seeing(const struct pl_attention &a, const struct pl_tile &t, uint32_
     return r;
 }
 
+/* The facts of a block that it needs once a step. From Ampere on they lie in shared memory: in
+ * registers they would be spilled, since the products of D = 128 take them all. One thread writes
+ * them before a barrier, and they never change; `volatile` makes every step read them again. On
+ * Turing the loads would be spilled instead (nvcc 13.0: 208 bytes in place of 72). */
+struct pl_kept {
+    uint32_t row0, length; /* as in pl_tile, of the side that is walked */
+    uint32_t first, end;   /* of the walk */
+    uint32_t own;          /* first row of the own tile */
+    uint32_t col;          /* of the walked side */
+    uint32_t heads_end;    /* of the group that shares a head of keys */
+    float factor;          /* attr.scale * log2(e) */
+    __device__ __forceinline__ struct pl_tile walked(void) const volatile {
+        const struct pl_tile t = {row0, 0, length, 0};
+        return t;
+    }
+};
+
+#if PL_PTX_IS_AMPERE
+typedef volatile struct pl_kept pl_kept_place;
+#else
+typedef struct pl_kept pl_kept_place;
+#endif
+
+/* Returns where they lie: in `shared`, or in `own`, which each thread has for itself. *writes: this
+ * thread fills it. */
+static __device__ __forceinline__ pl_kept_place *pl_keep(void *shared, struct pl_kept *own,
+                                                         bool *writes) {
+#if PL_PTX_IS_AMPERE
+    (void)own;
+    *writes = threadIdx.x == 0;
+    return (pl_kept_place *)shared;
+#else
+    (void)shared;
+    *writes = true;
+    return own;
+#endif
+}
+
 /* A3. A key after its query wraps to a distance above every reach. */
 static __device__ __forceinline__ bool pl_sees(uint32_t query, uint32_t key, uint32_t reach) {
     return query - key < reach;

@@ -78,14 +78,15 @@ static __device__ __forceinline__ bool element_sees(uint32_t query, uint32_t key
 }
 
 /* Shared elements of the keys kernel: own rows first pass through the buffers, so the larger
- * counts. Stats of both buffers follow. */
+ * counts. Stats of both buffers follow, and pl_kept. */
 template <int D, uint32_t QUERIES> struct keys_layout {
     static constexpr uint32_t TILE = QUERIES * pl_pitch<D>::N; /* q or do of one buffer */
     static constexpr uint32_t OWN = 64 * pl_pitch<D>::N;       /* k or v */
     static constexpr bool KEPT = D <= 128;                     /* k in registers, too */
     static constexpr uint32_t WALKED = KEPT ? 0 : OWN;         /* where walked tiles start */
     static constexpr uint32_t STATS = WALKED + 4 * TILE > 2 * OWN ? WALKED + 4 * TILE : 2 * OWN;
-    static constexpr uint32_t BYTES = STATS * 2 + 2 * QUERIES * 8;
+    static constexpr uint32_t KEPT_AT = STATS + 2 * QUERIES * 4;
+    static constexpr uint32_t BYTES = KEPT_AT * 2 + sizeof(struct pl_kept);
 };
 
 template <int D, uint32_t QUERIES>
@@ -114,8 +115,6 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
     struct pl_tile t;
     if (!pl_tile_find(a, blockIdx.x / a.kv_heads, KEYS, &t)) return;
     const struct pl_range queries = pl_queries_seeing(a, t, KEYS);
-    const uint32_t key = t.first + pl_warp() * 16, head_end = (kv_head + 1) * a.group;
-    const float factor = a.scale * PL_LOG2_E;
 
     pl_rows_a<D, layout::KEPT> k[1];
     pl_rows_a<D, true> v[1];
@@ -130,22 +129,37 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
     __syncthreads();
 
     uint32_t head = kv_head * a.group, query = queries.first, buffer = 0;
+    struct pl_kept own;
+    bool writes;
+    pl_kept_place *kept = pl_keep(memory + layout::KEPT_AT, &own, &writes);
+    if (writes) {
+        kept->row0 = t.row0;
+        kept->length = t.length;
+        kept->first = queries.first;
+        kept->end = queries.end;
+        kept->own = t.first;
+        kept->heads_end = (kv_head + 1) * a.group;
+        kept->factor = a.scale * PL_LOG2_E;
+    }
     copy_queries<D, QUERIES>(a, t, memory, buffer, head, query);
-    while (head < head_end) {
+    for (;;) {
         const uint32_t here = query;
         const uint16_t *q = memory + layout::WALKED + buffer * 2 * layout::TILE;
         const uint16_t *go = q + layout::TILE;
         const float2 *stat = (const float2 *)(memory + layout::STATS) + buffer * QUERIES;
         float p[1][QUERIES / 8][4], ds[1][QUERIES / 8][4];
         query += QUERIES;
-        if (query >= queries.end) query = queries.first, head++;
         buffer ^= 1;
         pl_ptx_copy_wait<0>();
         __syncthreads(); /* this buffer is here, the other is used */
-        if (head < head_end) copy_queries<D, QUERIES>(a, t, memory, buffer, head, query);
+        if (query >= kept->end) query = kept->first, head++;
+        const bool more = head < kept->heads_end;
+        if (more) copy_queries<D, QUERIES>(a, kept->walked(), memory, buffer, head, query);
 
         pl_multiply_rows<T, D, 1, QUERIES>(p, k, q);
         if (DK) pl_multiply_rows<T, D, 1, QUERIES>(ds, v, go);
+        const uint32_t key = kept->own + pl_warp() * 16;
+        const float factor = kept->factor;
         const bool all = pl_all_see(here, QUERIES, key, 16, a.reach);
 #pragma unroll
         for (int n = 0; n < (int)QUERIES / 8; n++)
@@ -158,13 +172,16 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
             }
         if (DV) pl_add_weighted<T, D, 1, QUERIES>(dv, p, go);
         if (DK) pl_add_weighted<T, D, 1, QUERIES>(dk, ds, q);
+        if (!more) break;
     }
+    const uint32_t row0 = kept->row0, length = kept->length;
+    const uint32_t col = blockIdx.x % a.kv_heads * a.dim;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        const uint32_t j = key + pl_lane() / 4 + half * 8;
-        if (j >= t.length) continue;
-        if (DK) pl_store_part<D>(a.dk, t.row0 + j, kv_col, a.dim, dk[0], half, a.scale);
-        if (DV) pl_store_part<D>(a.dv, t.row0 + j, kv_col, a.dim, dv[0], half, 1.0f);
+        const uint32_t j = kept->own + pl_warp() * 16 + pl_lane() / 4 + half * 8;
+        if (j >= length) continue;
+        if (DK) pl_store_part<D>(a.dk, row0 + j, col, a.dim, dk[0], half, a.scale);
+        if (DV) pl_store_part<D>(a.dv, row0 + j, col, a.dim, dv[0], half, 1.0f);
     }
 }
 

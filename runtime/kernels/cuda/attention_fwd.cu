@@ -175,8 +175,17 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
     if (!find_work<CACHED>(a, QUERIES, &w)) return;
     const struct pl_range keys = pl_keys_seen(a, w.keys, QUERIES, KEYS);
     const uint32_t step = CACHED && w.is_level ? 0 : 1;
-    const uint32_t query = w.keys.first + pl_warp() * 16 * M * step;
-    const float factor = a.scale * PL_LOG2_E;
+    struct pl_kept own;
+    bool writes;
+    pl_kept_place *kept = pl_keep(v + KEYS * pl_pitch<D>::N, &own, &writes);
+    if (writes) {
+        kept->row0 = w.keys.row0;
+        kept->length = w.keys.length;
+        kept->first = keys.first;
+        kept->own = w.keys.first;
+        kept->col = w.kv_col;
+        kept->factor = a.scale * PL_LOG2_E;
+    }
 
     pl_rows_a<D, false> rows[M];
     float sums[M][D / 8][4] = {};
@@ -194,18 +203,20 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
         float s[M][KEYS / 8][4];
         pl_ptx_copy_wait<0>();
         __syncthreads(); /* keys are here, the values before them are used */
-        pl_tile_copy<D, KEYS>(v, a.v, w.keys, key, w.kv_col, a.dim);
+        pl_tile_copy<D, KEYS>(v, a.v, kept->walked(), key, kept->col, a.dim);
         pl_ptx_copy_commit();
         pl_multiply_rows<T, D, M, KEYS>(s, rows, k);
+        const uint32_t query = kept->own + pl_warp() * 16 * M * step;
         if (!pl_all_see(query, step ? 16 * M : 1, key, KEYS, a.reach))
             hide<M, KEYS>(s, query, step, key, a.reach);
         pl_ptx_copy_wait<0>();
         __syncthreads(); /* values are here, the keys are used */
-        if (key > keys.first) pl_tile_copy<D, KEYS>(k, a.k, w.keys, key - KEYS, w.kv_col, a.dim);
+        const bool more = key > kept->first;
+        if (more) pl_tile_copy<D, KEYS>(k, a.k, kept->walked(), key - KEYS, kept->col, a.dim);
         pl_ptx_copy_commit();
-        soften<D, M, KEYS>(s, sums, state, factor);
+        soften<D, M, KEYS>(s, sums, state, kept->factor);
         pl_add_weighted<T, D, M, KEYS>(sums, s, v);
-        if (key <= keys.first) break;
+        if (key <= kept->first) break;
     }
     /* Found again rather than kept: the sums of D = 128 leave no room for it. */
     if (find_work<CACHED>(a, QUERIES, &w)) finish<D, M>(a, w, blockIdx.x % a.heads, sums, state);
@@ -214,7 +225,7 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
 #define TENSOR(T, D, M, KEYS, CACHED)                                                              \
     {                                                                                              \
         forward_tensor<T, D, M, KEYS, CACHED>, D, 64 * M, PL_TENSOR_THREADS,                       \
-            (64 * M + 2 * KEYS) * pl_pitch<D>::N * sizeof(uint16_t)                                \
+            (64 * M + 2 * KEYS) * pl_pitch<D>::N * sizeof(uint16_t) + sizeof(struct pl_kept)       \
     }
 
 /* Each narrow type has these. A block of Turing has 64 KiB: at D = 128 it takes half the queries.
