@@ -60,9 +60,16 @@ bool pl_job_offloads(const struct pl_job *job) {
     return pl_job_offload(job) != PL_OFFLOAD_NONE || job->embedding_device == PL_EMBEDDING_HOST;
 }
 
+/* A gradient that is let go in the backward pass waits for no other micro-batch. */
+static bool is_of_one_micro_batch(const struct pl_job *job) {
+    return job->mode == PL_MODE_FULL && job->optimizer_in_backward == PL_TRI_TRUE;
+}
+
+/* A gradient that dies in the backward pass never leaves the device, and its update is there. */
 bool pl_job_updates_on_host(const struct pl_job *job) {
     uint32_t offload = pl_job_offload(job);
-    if (job->offload_update == PL_UPDATE_AUTO) return offload >= PL_OFFLOAD_GRADIENTS;
+    if (job->offload_update == PL_UPDATE_AUTO)
+        return offload >= PL_OFFLOAD_GRADIENTS && !is_of_one_micro_batch(job);
     return job->offload_update == PL_UPDATE_HOST && offload != PL_OFFLOAD_NONE;
 }
 
@@ -84,11 +91,6 @@ uint32_t pl_job_least_samples(const struct pl_job *job) {
     const uint32_t k = job->gradient_accumulation_steps;
     const uint64_t least = (uint64_t)pl_job_ranks(job) * (k == PL_UNSET_U32 ? 1 : k);
     return (uint32_t)pl_u64_min(least, PL_UNSET_U32 - 1);
-}
-
-/* A gradient that is let go in the backward pass waits for no other micro-batch. */
-static bool is_of_one_micro_batch(const struct pl_job *job) {
-    return job->mode == PL_MODE_FULL && job->optimizer_in_backward == PL_TRI_TRUE;
 }
 
 uint32_t pl_job_step_samples(const struct pl_job *job) {

@@ -36,7 +36,8 @@
       "auto: fp32, or bf16 under `dtype: bf16` without accumulation; sums of micro-batches in "    \
       "bf16 are rounded stochastically")                                                           \
     X(moment_dtype, DTYPE, "fp32", 0, 0, "fp32|bf16",                                              \
-      "storage of the moments of adamw and lion; bf16 ones are rounded stochastically")            \
+      "storage of the moments of adamw and lion, and of those that adamw_8bit keeps as floats: "   \
+      "of the embedding and the head; bf16 ones are rounded stochastically")                       \
     X(adapter_dtype, DTYPE, "fp32", 0, 0, "fp32|bf16", "storage of LoRA matrices")                 \
     X(base_dtype, DTYPE, "auto", 0, 0, "auto|bf16|fp16|fp32",                                      \
       "storage of frozen weights: the base of lora and qlora, all weights of `generate`; auto: "   \

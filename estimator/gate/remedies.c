@@ -49,12 +49,6 @@ struct start {
 
 /* --- making one ------------------------------------------------------------------------------ */
 
-/* Whatever moves the weights to the host leaves no gradients on the device, so that updates in the
- * backward pass mean nothing. */
-static void settle_offload(struct pl_variant *v) {
-    if (pl_job_offload(&v->job) == PL_OFFLOAD_WEIGHTS) v->job.optimizer_in_backward = PL_TRI_FALSE;
-}
-
 static bool keeps_the_step(const struct pl_change *c, const struct pl_job *job) {
     return c->key == PL_KEY_batch_size && !job->inference &&
            job->optimizer_in_backward == PL_TRI_FALSE;
@@ -79,7 +73,6 @@ static pl_err apply(const struct start *from, enum pl_change_id id, struct pl_va
         pl_change_write(c, &with.q, &text);
         if (keeps_the_step(c, &with.job))
             pl_text_add(&text, " (global_batch_size keeps the step the same)");
-        settle_offload(&with);
         memcpy(with.job.given, from->q->job->given, sizeof with.job.given);
         pl_variant_of(v, &with.q);
     }
@@ -174,7 +167,6 @@ static pl_err price_each(const struct start *from, struct pl_remedy alone[N_REME
 static bool replaces(enum pl_key_id by, enum pl_key_id key) {
     static const enum pl_key_id others[][2] = {
         {PL_KEY_batch_size, PL_KEY_optimizer_in_backward},
-        {PL_KEY_full_ft_offload, PL_KEY_optimizer_in_backward},
         {PL_KEY_mode, PL_KEY_optimizer_in_backward},
         {PL_KEY_full_ft_offload, PL_KEY_offload},
         {PL_KEY_dtype, PL_KEY_base_dtype},

@@ -42,8 +42,8 @@ struct pl_speed {
     double flops_per_second, bytes_per_second;
     double link_bytes_per_second; /* between host memory and the device's, one way */
     double start_seconds;         /* start of an op */
-    bool updates_together;  /* norms and updates of many tensors are started as one */
-    bool copies_inputs;     /* a product copies both matrices into another layout before it
+    bool updates_together;        /* norms and updates of many tensors are started as one */
+    bool copies_inputs;           /* a product copies both matrices into another layout before it
                              * computes, which matters if one of its dimensions is small */
     double diagonal_keys;   /* keys that a query pays for besides those it sees, times two: tiles of
                              * attention reach past the diagonal, and have a start */

@@ -4,10 +4,11 @@
 #include "estimator/config/optimizers.h"
 #include "estimator/ops/quant_layout.h"
 
+/* A float: its type is `moment_dtype`. */
 static const struct pl_state_form F32 = {.dtype = PL_DTYPE_F32};
 
 /* Dettmers et al., 8-bit Optimizers via Block-wise Quantization, arXiv 2110.02861. The embedding
- * and the head keep fp32, since a step sees few of their rows: a second moment that is small
+ * and the head keep floats, since a step sees few of their rows: a second moment that is small
  * compared with the largest of its block becomes 0 as a code while the first moment does not, and
  * m / (sqrt(0) + eps) moves a weight by a thousand learning rates. The paper recommends it for
  * embeddings (section 2.3), and transformers' Trainer registers fp32 states for every
@@ -51,4 +52,19 @@ bool pl_optimizer_is_in_blocks(uint32_t optimizer) {
     for (const struct pl_state *s = rows[optimizer].states; s->name; s++)
         if (s->form->block) return true;
     return false;
+}
+
+/* The same rule with states that are not in blocks. */
+static uint32_t exact_row(uint32_t optimizer) {
+    for (uint32_t i = 0; i < N_ROWS; i++)
+        if (rows[i].lighter == optimizer && !pl_optimizer_is_in_blocks(i)) return i;
+    return optimizer;
+}
+
+enum pl_op_kind pl_optimizer_op(uint32_t optimizer, enum pl_dtype states) {
+    return rows[pl_dtype_is_narrow(states) ? exact_row(optimizer) : optimizer].op;
+}
+
+bool pl_optimizer_updates_by(uint32_t optimizer, enum pl_op_kind kind) {
+    return kind == rows[optimizer].op || kind == rows[exact_row(optimizer)].op;
 }

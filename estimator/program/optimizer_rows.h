@@ -16,9 +16,9 @@
 /* The storage of a state. */
 struct pl_state_form {
     enum pl_dtype dtype;
-    uint32_t block;        /* elements that share a scale; 0 = there are no scales */
-    uint64_t least;        /* the least elements of a part in this form; smaller parts keep fp32 */
-    bool exact_vocabulary; /* the embedding and the head keep fp32 */
+    uint32_t block; /* elements that share a scale; 0 = there are no scales */
+    uint64_t least; /* the least elements of a part in this form; smaller parts keep floats */
+    bool exact_vocabulary; /* the embedding and the head keep floats */
 };
 
 struct pl_state {
@@ -39,6 +39,13 @@ struct pl_optimizer {
 
 const struct pl_optimizer *pl_optimizer_table(uint32_t *n);
 const struct pl_optimizer *pl_optimizer_row(uint32_t optimizer);
+
+/* Returns the op that updates a tensor with states of this type. An op for states in blocks takes
+ * those that are not in fp32 alone; where they are narrow, it is the op of the row whose lighter
+ * form this one is: the same rule. */
+enum pl_op_kind pl_optimizer_op(uint32_t optimizer, enum pl_dtype states);
+/* True if a job with this optimizer may update a tensor by such an op. */
+bool pl_optimizer_updates_by(uint32_t optimizer, enum pl_op_kind kind);
 
 /* True if any state is in blocks: each part of a tensor then has states of its own. */
 bool pl_optimizer_is_in_blocks(uint32_t optimizer);

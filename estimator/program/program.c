@@ -130,6 +130,12 @@ static uint32_t find_kind(const struct pl_program *p, uint32_t op, uint32_t end,
     return op;
 }
 
+static uint32_t find_update(const struct pl_program *p, uint32_t op, uint32_t end) {
+    while (op < end && !pl_optimizer_updates_by(p->shape.optimizer, p->ops[op].kind))
+        op++;
+    return op;
+}
+
 struct pl_step_ops pl_program_step_ops(const struct pl_program *p) {
     const struct pl_phase_range *micro = &p->phases[PL_PHASE_MICRO];
     const struct pl_phase_range *last = &p->phases[PL_PHASE_OPTIMIZER];
@@ -138,8 +144,8 @@ struct pl_step_ops pl_program_step_ops(const struct pl_program *p) {
     if (p->shape.gradients != PL_GRADIENTS_OF_JOB) {
         const bool held = p->shape.gradients == PL_GRADIENTS_OF_STEP;
         end = micro->first_op + micro->n_ops;
-        first = find_kind(p, micro->first_op, end,
-                          held ? PL_OP_SQUARE_SUM : pl_optimizer_row(p->shape.optimizer)->op);
+        first = held ? find_kind(p, micro->first_op, end, PL_OP_SQUARE_SUM)
+                     : find_update(p, micro->first_op, end);
         s.micro.n_ops = first - micro->first_op;
     }
     uint32_t commit = first;

@@ -44,11 +44,11 @@ static enum pl_dtype gradient_dtype(const struct pl_job *job, enum pl_dtype dtyp
     return adds_up ? PL_DTYPE_F32 : dtype;
 }
 
-/* Gradients in host memory, or wanted there by the update, take nothing of the device; those that
- * ranks exchange are gradients of the step. What `auto` is, the budget decides (question.h). */
+/* Gradients that the host updates with wait there; those that ranks exchange are gradients of the
+ * step. What `auto` is, the budget decides (question.h). */
 static enum pl_gradient_life gradient_life(const struct pl_job *job, const struct pl_job_shape *s) {
     if (job->optimizer_in_backward != PL_TRI_TRUE || job->mode != PL_MODE_FULL || job->inference ||
-        s->offload >= PL_OFFLOAD_GRADIENTS || s->update_on_host || pl_shape_is_of_ranks(s))
+        s->update_on_host || pl_shape_is_of_ranks(s))
         return PL_GRADIENTS_OF_JOB;
     return pl_job_accumulation(job, (uint32_t)s->batch_size) > 1 ? PL_GRADIENTS_OF_STEP
                                                                  : PL_GRADIENTS_OF_UPDATE;
@@ -202,8 +202,7 @@ static pl_err check_fp16(const struct pl_job *job, const struct pl_model *m,
         return refuse_with_fp16(job, PL_KEY_gradient_dtype, "gradients of weights are fp32", d);
     if (adapts && job->adapter_dtype == PL_DTYPE_BF16)
         return refuse_with_fp16(job, PL_KEY_adapter_dtype, mixed, d);
-    if (job->base_dtype == PL_DTYPE_BF16)
-        return refuse_with_fp16(job, PL_KEY_base_dtype, mixed, d);
+    if (job->base_dtype == PL_DTYPE_BF16) return refuse_with_fp16(job, PL_KEY_base_dtype, mixed, d);
     if (job->mode == PL_MODE_QLORA && job->compute_dtype == PL_DTYPE_BF16)
         return refuse_with_fp16(job, PL_KEY_compute_dtype, mixed, d);
     return PL_ERR_OK;

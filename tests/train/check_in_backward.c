@@ -37,6 +37,9 @@ static const char *const jobs[] = {
     "batch_size: 4\nloss_chunk_tokens: 5\n",
     "batch_size: 4\nloss_chunk_tokens: 5\nmax_grad_norm: 0\ngradient_dtype: fp32\ndtype: bf16\n",
     "batch_size: 2\npacking: true\n",
+    "batch_size: 3\ndtype: bf16\nmaster_weights: false\nmoment_dtype: bf16\n"
+    "optimizer: adamw_8bit\n",
+    "batch_size: 3\ndtype: fp16\nmax_grad_norm: 0\n",
 };
 enum { N_JOBS = sizeof jobs / sizeof *jobs };
 
@@ -49,6 +52,9 @@ static const char *const ways[][2] = {
     {"gradient_checkpointing=attention:2+mlp"},
     {"gradient_checkpointing=offload"},
     {"gradient_checkpointing=none", "offload=optimizer"},
+    {"gradient_checkpointing=full", "offload=gradients"},
+    {"gradient_checkpointing=light", "full_ft_offload=true"},
+    {"gradient_checkpointing=offload", "offload=weights"},
 };
 enum { N_WAYS = sizeof ways / sizeof *ways };
 

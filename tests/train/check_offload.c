@@ -45,6 +45,7 @@ static const struct {
     {"lora", "batch_size: 2\ngradient_accumulation_steps: 2\nlora_r: 4\n"
              "lora_target_modules: [embed_tokens, lm_head, q_proj]\n"},
     {"full", "batch_size: 4\ndtype: bf16\nmoment_dtype: bf16\n"},
+    {"full", "batch_size: 4\ndtype: bf16\nmoment_dtype: bf16\noptimizer: adamw_8bit\n"},
     {"qlora", "batch_size: 2\ngradient_accumulation_steps: 2\nlora_r: 4\npacking: true\n"
               "val_set_size: 4\neval_steps: 3\n"},
     {"full", "batch_size: 2\ngradient_accumulation_steps: 2\ndtype: bf16\ngradient_dtype: bf16\n"},

@@ -195,9 +195,14 @@ static uint32_t unit_end(const struct mover *m, uint32_t first) {
     return end;
 }
 
+static bool is_update(const struct mover *m, const struct pl_op *op) {
+    return pl_optimizer_updates_by(m->b->s->optimizer, op->kind);
+}
+
 static void note_uses(struct mover *m, uint32_t first, uint32_t end) {
     for (uint32_t i = first; i < end; i++) {
         const struct pl_op *op = &m->ops[i];
+        if (is_update(m, op)) continue; /* it brings what it needs in windows */
         for (int k = 0; k < op->n_in + op->n_out; k++) {
             const struct pl_operand *o = k < op->n_in ? &op->in[k] : &op->out[k - op->n_in];
             if (!is_away(m, op, o)) continue;
@@ -317,10 +322,6 @@ static struct window part_of(const struct mover *m, const struct pl_op *op,
     if (rows_of(m, o) == rows_of(m, &op->in[0])) return (struct window){o->row0 + w.row0, w.n};
     return (struct window){w.row0 * cols / PL_STATE8_BLOCK,
                            pl_u64_div_up(w.n * cols, PL_STATE8_BLOCK)};
-}
-
-static bool is_update(const struct mover *m, const struct pl_op *op) {
-    return op->kind == pl_optimizer_row(m->b->s->optimizer)->op;
 }
 
 /* Rows of a window; 0 = the op is not cut, because it moves nothing, or little. */

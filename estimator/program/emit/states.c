@@ -3,7 +3,7 @@
  * The row of the optimizer (optimizers.h) says which states there are, how they are stored and
  * which op updates with them. With states in blocks each part of a tensor (pl_tensor_parts) has
  * states of its own and is updated by an op of its own; parts that are too small for blocks to be
- * worth it, the embedding and the head keep states in fp32. */
+ * worth it, the embedding and the head keep states in `moment_dtype`. */
 #include "estimator/base/alloc.h"
 #include "estimator/program/emit/exchange.h"
 
@@ -72,7 +72,9 @@ static void add_part_state(struct pl_builder *b, uint32_t of, uint8_t k, bool sc
                           .of = of,
                           .dims = {scales ? pl_u64_div_up(rows * w->dims[1], form->block) : rows,
                                    scales ? 1 : w->dims[1], 1},
-                          .dtype = scales || exact ? PL_DTYPE_F32 : form->dtype,
+                          .dtype = scales  ? PL_DTYPE_F32
+                                   : exact ? b->s->moment_dtype
+                                           : form->dtype,
                           .category = PL_CATEGORY_OPTIMIZER,
                           .scope = PL_SCOPE_JOB,
                           .role = scales ? PL_ROLE_STATE_ABSMAX : PL_ROLE_STATE,
@@ -219,6 +221,9 @@ static struct pl_operand state_rows(const struct pl_builder *b, uint32_t id,
 static void update(struct pl_builder *b, uint32_t id, const struct stretch *s,
                    const struct kept *kept, uint32_t master) {
     const struct pl_optimizer *optimizer = optimizer_of(b);
+    const uint32_t first = kept->state[0];
+    const enum pl_dtype states = first == PL_NONE ? PL_DTYPE_F32 : b->p->tensors[first].dtype;
+    const enum pl_op_kind op = pl_optimizer_op(b->s->optimizer, states);
     const struct pl_attr attr = {.decay = b->p->tensors[id].decay,
                                  .joins = joins(b),
                                  .site = s->site,
@@ -230,9 +235,10 @@ static void update(struct pl_builder *b, uint32_t id, const struct stretch *s,
         changes(&u, state_rows(b, kept->state[k], s));
     reads(&u, whole(b, b->p->clip));
     for (int k = 0; optimizer->states[k].name; k++)
-        if (optimizer->states[k].form->block) changes(&u, whole(b, kept->scales[k]));
+        if (op == optimizer->op && optimizer->states[k].form->block)
+            changes(&u, whole(b, kept->scales[k]));
     changes(&u, rows_of(b, master, s->at, s->n));
-    pl_build_op(b, optimizer->op, attr, u.in, u.n_in, u.out, u.n_out);
+    pl_build_op(b, op, attr, u.in, u.n_in, u.out, u.n_out);
 }
 
 /* The rows of a part that are this rank's to update. Random numbers are counted from where its
