@@ -75,6 +75,13 @@ static const uint64_t ways[] = {
     BIT(OFFLOAD_ALL) | BIT(LEVEL_OFFLOAD),
     BIT(OFFLOAD_ALL) | SMALL_TRAINING,
     BIT(OFFLOAD_ALL) | BIT(LEVEL_OFFLOAD) | SMALLEST_FULL,
+    BIT(OFFLOAD_STATES) | BIT(IN_BACKWARD),
+    BIT(OFFLOAD_STATES) | BIT(IN_BACKWARD) | BIT(STATES) | BIT(MASTER),
+    BIT(OFFLOAD_STATES) | BIT(IN_BACKWARD) | BIT(STATES) | BIT(MASTER) | BIT(MOMENTS),
+    BIT(OFFLOAD_ALL) | BIT(IN_BACKWARD),
+    BIT(OFFLOAD_ALL) | BIT(IN_BACKWARD) | BIT(STATES),
+    BIT(OFFLOAD_ALL) | BIT(IN_BACKWARD) | BIT(STATES) | BIT(MASTER),
+    BIT(OFFLOAD_ALL) | BIT(IN_BACKWARD) | BIT(STATES) | BIT(MASTER) | BIT(MOMENTS),
     BIT(PACKING) | BIT(OFFLOAD_STATES),
     BIT(PACKING) | BIT(OFFLOAD_WEIGHTS),
     BIT(PACKING) | BIT(OFFLOAD_ALL),
@@ -106,9 +113,14 @@ static void open_job(const struct pl_advice *a, struct pl_job *job) {
     job->given[PL_KEY_mode] = job->given[PL_KEY_max_seq_length] = true;
 }
 
+/* True if a step is one micro-batch, by the way or by the user. */
+static bool updates_in_backward(const struct pl_advice *a, uint64_t mask) {
+    return mask & BIT(IN_BACKWARD) || a->q.job->optimizer_in_backward == PL_TRI_TRUE;
+}
+
 /* Samples of the smallest micro-batch: all of a step where nothing may wait for the rest of it. */
 static uint32_t first_batch(const struct pl_advice *a, uint64_t mask) {
-    const uint32_t samples = mask & BIT(IN_BACKWARD) ? pl_advice_step_samples(a) : 0;
+    const uint32_t samples = updates_in_backward(a, mask) ? pl_advice_step_samples(a) : 0;
     return samples ? samples : 1;
 }
 
@@ -128,7 +140,8 @@ static pl_err make_way(const struct pl_advice *a, uint64_t mask, struct pl_job *
     struct pl_variant v;
     pl_variant_of(&v, &a->q);
     open_job(a, &v.job);
-    if (mask & BIT(IN_BACKWARD)) set_step(pl_advice_step_samples(a), first_batch(a, mask), &v.job);
+    if (updates_in_backward(a, mask))
+        set_step(pl_advice_step_samples(a), first_batch(a, mask), &v.job);
     if (mask & BIT(TO_QLORA)) PL_TRY(make(PL_CHANGE_TO_QLORA, &v));
     for (int c = 0; c < PL_CHANGE_COUNT; c++)
         if (c != PL_CHANGE_TO_QLORA && (mask >> c & 1)) PL_TRY(make((enum pl_change_id)c, &v));

@@ -49,7 +49,7 @@ static const struct {
     {"Llama-3.1-8B mode=full --gpu 'V100 16GB'", {"H"}, ""},
     /* on another GPU `dtype: auto` is bf16 again */
     {"Llama-3.1-8B mode=full --gpu T4 --host-ram 12GiB",
-     {"adapters", "134.6 GiB of host memory", "A100 80GB"},
+     {"adapters", "65.90 GiB of host memory", "A100 80GB"},
      "16GiB"},
     {"job.yaml --gpu 'RTX 4090'", {"RTX "}, "40MiB"},
     {"margin.yaml", {"adapters", "RTX "}, "200MiB"},
