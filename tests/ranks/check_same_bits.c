@@ -27,6 +27,8 @@ static const struct kind {
     {"llama-full", "5", {NULL}, false}, /* 3 micro-batches, of which the last has one sample */
     {"llama-full", "8", {"dtype=bf16", NULL}, false},
     {"llama-full", "8", {"dtype=bf16", "master_weights=false", "gradient_dtype=bf16"}, false},
+    {"llama-full", "8", {"dtype=fp16", "debug_inject=overflow@step=2", NULL}, false},
+    {"lora-llama", "8", {"dtype=fp16", "debug_inject=overflow@step=3,count=2", NULL}, true},
     {"qwen2-full", "8", {"packing=true", "val_set_size=5", "eval_steps=3", NULL}, false},
     {"qwen2-full", "7", {"val_set_size=5", "eval_steps=3", NULL}, false}, /* 3 to evaluate */
     {"llama-freeze", "8", {NULL}, false},
