@@ -356,6 +356,24 @@ static const struct pl_known_model known[] = {
        32768, "max_position_embeddings": 32768, "num_attention_heads": 32, "num_hidden_layers": 40,
      "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_theta": 100000000.0, "sliding_window":
        null, "tie_word_embeddings": false, "torch_dtype": "bfloat16", "vocab_size": 131072})},
+    {"Mistral-Small-22B",
+     {"mistralai/Mistral-Small-Instruct-2409"},
+     CONFIG({"architectures": ["MistralForCausalLM"], "model_type": "mistral",
+       "attention_dropout": 0.0, "bos_token_id": 1, "eos_token_id": 2, "head_dim": 128,
+       "hidden_act": "silu", "hidden_size": 6144, "initializer_range": 0.02, "intermediate_size":
+       16384, "max_position_embeddings": 32768, "num_attention_heads": 48, "num_hidden_layers": 56,
+       "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_theta": 1000000.0, "sliding_window":
+       null, "tie_word_embeddings": false, "torch_dtype": "bfloat16", "vocab_size": 32768})},
+    {"Phi-4",
+     {"microsoft/phi-4"},
+     CONFIG({"architectures": ["Phi3ForCausalLM"], "model_type": "phi3", "attention_bias": false,
+       "attention_dropout": 0.0, "bos_token_id": 100257, "embd_pdrop": 0.0, "eos_token_id": 100257,
+       "hidden_act": "silu", "hidden_size": 5120, "initializer_range": 0.02, "intermediate_size":
+       17920, "max_position_embeddings": 16384, "num_attention_heads": 40, "num_hidden_layers": 40,
+       "num_key_value_heads": 10, "original_max_position_embeddings": 16384, "pad_token_id": 100257,
+       "resid_pdrop": 0.0, "rms_norm_eps": 1e-05, "rope_scaling": null, "rope_theta": 250000,
+       "sliding_window": null, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+       "vocab_size": 100352})},
     {"Phi-4-mini",
      {"microsoft/Phi-4-mini-instruct"},
      CONFIG({"architectures": ["Phi3ForCausalLM"], "model_type": "phi3", "attention_bias": false,
