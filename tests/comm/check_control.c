@@ -372,7 +372,7 @@ START_TEST(a_missing_rank_is_named) {
 }
 END_TEST
 
-/* Nobody can tell the others who is missing where that is rank 0. */
+/* If rank 0 is missing, no rank can tell the others who it is. */
 static int headless_body(const struct pl_world *w) {
     struct pl_comm c;
     struct pl_diag d = {0};

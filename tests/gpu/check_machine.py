@@ -280,7 +280,7 @@ class Judged(Case):
         on = machine.Machine(BUILD, None)
         flops = runs.flops_per_token(on, runs.LLMQ)
         row = runs.utilisation({"name": "NVIDIA H100"}, flops, {"tokens_per_second": 13900})
-        # What LLMQ publishes for this shape counts attention: 60.3 %.
+        # The figure that LLMQ publishes for this shape counts attention: 60.3 %.
         self.assertAlmostEqual(row["mfu_attention"], 0.603, delta=0.002)
         self.assertLess(row["mfu"], row["mfu_attention"])
 

@@ -37,7 +37,7 @@ class Machine:
 
     def __init__(self, build, python):
         self.build, self.python = build, python
-        # What runs remember of a GPU's context belongs to the report, not to the user.
+        # The context of a GPU that runs remember belongs to the report, not to the user.
         self.env = {"XDG_CACHE_HOME": str(build / "report-cache")}
         libraries = os.environ.get("GPU_BUNDLE_LIBRARIES")
         if libraries:  # for these programs alone: PyTorch brings its own

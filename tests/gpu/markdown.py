@@ -69,7 +69,7 @@ def memory_cells(row):
             gib(row.get("measured_bytes")), number(error(row), "{:+.3f}", 100), learns(row), "; ".join(row.get("checks", []))]
 
 
-# Where a prediction takes the context from.
+# The source from which a prediction takes the context.
 CONTEXTS = {"measured": "an earlier run", "profiled": "the table of cards"}
 MEMORY_HEADS = ["planned GiB", "allocated", "predicted process", "context from", "measured", "error %",
                 "loss, gradient", "amiss"]
@@ -274,7 +274,7 @@ algorithm/tile/stages/split.
              "number", "gain %"], cells)
 
 
-# What is shown of the counters; RESULTS.json has them all.
+# The counters that are shown; RESULTS.json has them all.
 COUNTERS = ["Duration", "Compute (SM) Throughput", "Memory Throughput", "DRAM Throughput",
             "L2 Hit Rate", "Achieved Occupancy", "Registers Per Thread"]
 

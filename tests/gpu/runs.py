@@ -13,7 +13,7 @@ STEPS = 6
 FEW_STEPS = 2  # where a step takes long or much of the host's memory
 WARM_UP_SECONDS = 60
 GIB = 1 << 30
-# What a row calls the figures of a run.
+# The names that a row has for the figures of a run.
 NAMES = {"planned_peak_bytes": "planned_bytes", "allocated_peak_bytes": "allocated_bytes",
          "measured_peak_bytes": "measured_bytes"}
 
@@ -70,7 +70,7 @@ MEMORY = [
     Shape("Phi-4-mini", "lora", 2, 2048, "full"),
     Shape("Qwen3-1.7B", "full", 2, 2048, "every_2"),
 ]
-# Beside PyTorch, but for qlora, whose 4-bit kernels are another package's. `auto` recomputes what
+# Compared with PyTorch, but for qlora, whose 4-bit kernels are another package's. `auto` recomputes what
 # the card at hand makes necessary; the first three are what a reader looks for.
 SPEED = [
     Shape("Qwen2.5-7B", "full", 2, 2048, "auto", optimizer="adamw_8bit"),

@@ -284,6 +284,17 @@ comments '/* log.c - What is written. */' 'a fragment: What is written.'
 comments '/* True if it stands behind a step. */' '`behind`: write after'
 comments 'const char *s = "/* Of a string. */";' ''
 
+fresh
+printf '#!/bin/sh\n# Where it is.\n' >"$tree/runtime/report/run"
+expect comments 'runtime/report/run:2: a fragment: Where it is.'
+printf '#!/bin/sh\necho "# Where it is."\n' >"$tree/runtime/report/run"
+expect comments ''
+printf '# A file that lies beside another.\n' >"$tree/runtime/report/run.py"
+expect comments '`beside`: write after'
+fresh
+echo 'It lies behind it.' >>"$tree/docs/reference.md"
+expect comments 'docs/reference.md:'
+
 # pages FILE LINE MESSAGE
 pages() {
     fresh

@@ -146,7 +146,7 @@ def damage_header(content, random):
     return damage(content[:end], random) + content[end:]
 
 
-# What a start writes before it has read everything: the log is cut to the steps of the checkpoint.
+# A start writes this before it has read everything: the log is cut to the steps of the checkpoint.
 OF_A_START = ("train_log.jsonl", "preflight.json", "receipt.json", "config.resolved.yaml")
 
 

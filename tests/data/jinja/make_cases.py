@@ -467,7 +467,7 @@ BLOCKS = [
     "{{ 1.real }}", "{{ 1..x }}", "{{ a.1.2 }}", "{{ a[1, 2] }}", "{{ a[] }}", "{{ a.b.c }}",
 ]
 
-# What Python renders, or reads, and the program refuses by saying that it is not supported.
+# Python renders this, or reads it, and the program refuses it by saying that it is not supported.
 REFUSED = ["not supported", "is too large"]
 
 
