@@ -1,9 +1,8 @@
 /* ptx.cuh - the machine instructions that CUDA C++ has no spelling for, one function each.
  *
- * nvcc sees inline PTX (PTX ISA, sections "mma", "ldmatrix", "cp.async"; sm_75, and
- * what sm_80 has more). The
- * emulation of tests/cuda_sim defines the pl_sim_* twins declared at the end; nothing else knows
- * which of the two it runs on.
+ * nvcc sees inline PTX (PTX ISA, sections "mma", "ldmatrix", "cp.async"; sm_75, and what sm_80 has
+ * more). The emulation of tests/cuda_sim defines the pl_sim_* twins declared at the end; nothing
+ * else knows which of the two it runs on.
  *   X1  mma and ldmatrix are collectives of a whole warp: all 32 lanes call them together
  *   X2  shared and global addresses of a copy are aligned to its size
  *   X3  a copy is complete for the thread that started it after pl_ptx_copy_wait, and for other
@@ -20,14 +19,14 @@
 #include <math.h>
 #include <stdint.h>
 
-#ifdef __CUDACC__
-
-/* The pass for the host compiles no instruction. */
+/* Also in the pass for the host, which compiles no instruction, and in the emulation. */
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 #define PL_PTX_IS_AMPERE 1
 #else
 #define PL_PTX_IS_AMPERE 0
 #endif
+
+#ifdef __CUDACC__
 
 static __device__ __forceinline__ uint32_t pl_ptx_shared_address(const void *p) {
     return static_cast<uint32_t>(__cvta_generic_to_shared(p));
