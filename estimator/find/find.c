@@ -2,6 +2,7 @@
 
 #include "estimator/base/alloc.h"
 #include "estimator/config/job_values.h"
+#include "estimator/gguf/gguf_file.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +70,7 @@ pl_err pl_find_tokenizer(const struct pl_job *job, char **out, struct pl_diag *d
     }
     *out = ref.config;
     ref.config = NULL;
-    keep_directory(*out);
+    if (!pl_gguf_is(*out)) keep_directory(*out);
     pl_model_ref_finish(&ref);
     return PL_ERR_OK;
 }

@@ -5,7 +5,7 @@
  *   F1  a path is looked for from the current directory, then from that of the job's file
  *   F2  the name of a model is resolved by resolve.h
  *   F3  the tokenizer is what `tokenizer` names, else the one in the directory of the model's
- *       config.json
+ *       config.json, or in its GGUF file
  * Use: char *path; pl_find_tokenizer(&job, &path, &d); ... free(path); */
 #ifndef PL_ESTIMATOR_FIND_FIND_H
 #define PL_ESTIMATOR_FIND_FIND_H
@@ -19,8 +19,8 @@ pl_err pl_find_model(const struct pl_job *job, const char *given, struct pl_text
 /* Finds the config.json of the job: `model`, else `model_config`. USAGE: it names none. */
 pl_err pl_find_config(const struct pl_job *job, struct pl_text *notes, struct pl_model_ref *out,
                       struct pl_diag *d);
-/* Sets *out to a tokenizer.json, a directory with one, or the word "byte". TOKENIZER_FILE: none is
- * named, and the model has none on this machine. */
+/* Sets *out to a tokenizer.json, a directory with one, a GGUF file, or the word "byte".
+ * TOKENIZER_FILE: none is named, and the model has none on this machine. */
 pl_err pl_find_tokenizer(const struct pl_job *job, char **out, struct pl_diag *d);
 /* Sets *out to the directory that adapter_path names; NULL if it names none. */
 pl_err pl_find_adapter(const struct pl_job *job, char **out, struct pl_diag *d);

@@ -6,6 +6,7 @@
 #include "estimator/base/open_file.h"
 #include "estimator/model/catalogue.h"
 #include "estimator/model/families.h"
+#include "estimator/model/gguf_config.h"
 #include "estimator/model/wrapper.h"
 
 #include <errno.h>
@@ -283,11 +284,20 @@ static pl_err read_known(const char *name, char **text, uint64_t *bytes, struct 
     return PL_ERR_OK;
 }
 
+static pl_err read_gguf(const char *path, char **text, uint64_t *bytes, struct pl_diag *d) {
+    struct pl_gguf g;
+    PL_TRY(pl_gguf_open(&g, path, d));
+    pl_err err = pl_gguf_config_text(&g, path, text, bytes, d);
+    pl_gguf_close(&g);
+    return err;
+}
+
 pl_err pl_model_read_text(const char *path, char **text, uint64_t *bytes, struct pl_diag *d) {
     static const char scheme[] = PL_CATALOGUE_SCHEME;
     *text = NULL;
     if (strncmp(path, scheme, strlen(scheme)) == 0)
         return read_known(path + strlen(scheme), text, bytes, d);
+    if (pl_gguf_is(path)) return read_gguf(path, text, bytes, d);
     const char *why;
     FILE *f = pl_fopen_file(path, &why);
     if (!f)

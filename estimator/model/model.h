@@ -15,8 +15,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Reads a config.json file (PL_ERR_MODEL_*), or, if path is "catalogue:NAME", the built-in text of
- * that name. */
+/* Reads a config.json file (PL_ERR_MODEL_*), the metadata of a GGUF file, or, if path is
+ * "catalogue:NAME", the built-in text of that name. */
 pl_err pl_model_read(const char *path, struct pl_model *out, struct pl_diag *d);
 /* PL_ERR_MODEL_UNSUPPORTED if the file asks for dropout, which acts in training alone and is not
  * computed; `path` is the file. Nothing but training depends on it. */

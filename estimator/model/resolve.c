@@ -1,14 +1,17 @@
-/* resolve.c - directory, hub cache, catalogue: in this order. */
+/* resolve.c - directory or file, hub cache, catalogue: in this order. */
 #include "estimator/model/resolve.h"
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/open_file.h"
 #include "estimator/base/given_file.h"
 #include "estimator/base/stand_in.h"
+#include "estimator/gguf/gguf_file.h"
 #include "estimator/model/catalogue.h"
 #include "estimator/model/model.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,6 +70,44 @@ static bool ends_with(const char *s, const char *end) {
     return n > m && strcmp(s + n - m, end) == 0;
 }
 
+/* A GGUF file that is a model by itself: not a later part of a split one, and not the projector of
+ * images that llama.cpp puts next to models. */
+static bool names_gguf(const char *name) {
+    if (!ends_with(name, ".gguf") || fnmatch("*mmproj*", name, 0) == 0) return false;
+    return fnmatch("*-[0-9][0-9][0-9][0-9][0-9]-of-[0-9][0-9][0-9][0-9][0-9].gguf", name, 0) != 0 ||
+           fnmatch("*-00001-of-*", name, 0) == 0;
+}
+
+/* Finds the one GGUF model of a directory that has no config.json; *out stays NULL where there is
+ * none. MODEL_FILE: there are several. */
+static pl_err find_gguf(const char *path, char **out, struct pl_diag *d) {
+    struct pl_text list = {0};
+    char *first = NULL;
+    uint32_t n = 0;
+    DIR *dir = opendir(path);
+    if (!dir) return errno == ENOMEM ? pl_host_oom(d, path) : PL_ERR_OK;
+    for (const struct dirent *e; (e = readdir(dir)) != NULL;) {
+        if (!names_gguf(e->d_name)) continue;
+        if (!n++) first = joined(path, e->d_name);
+        if (n <= 4) pl_text_addf(&list, "%s%.80s", n > 1 ? ", " : "", e->d_name);
+    }
+    closedir(dir);
+    pl_err err = n && (!first || list.failed) ? out_of_memory(d) : PL_ERR_OK;
+    if (err == PL_ERR_OK && n > 1) {
+        err = pl_diag_at(d, PL_ERR_MODEL_FILE, path, 0, 0,
+                         "there is no config.json, but %u GGUF files: %s%s", n, pl_text_str(&list),
+                         n > 4 ? ", ..." : "");
+        pl_diag_hint(d, "name one of these files as the model");
+    }
+    if (err == PL_ERR_OK && first && pl_gguf_is(first)) {
+        *out = first;
+        first = NULL;
+    }
+    free(first);
+    pl_text_finish(&list);
+    return err;
+}
+
 /* A directory of weights without config.json. */
 static pl_err refuse_directory(const char *path, struct pl_diag *d) {
     char *name, *weights = joined(path, "model.safetensors");
@@ -85,6 +126,7 @@ static pl_err refuse_directory(const char *path, struct pl_diag *d) {
 /* A file of weights, or of rows, where a directory, or config.json, is expected. */
 static pl_err refuse_file(const char *path, struct pl_diag *d) {
     char bytes[PL_GIVEN_BYTES];
+    if (pl_gguf_is(path)) return PL_ERR_OK;
     FILE *f = pl_fopen_file(path, NULL);
     if (!f) return PL_ERR_OK; /* reading it says why */
     const size_t n = fread(bytes, 1, sizeof bytes, f);
@@ -105,8 +147,16 @@ static pl_err refuse_file(const char *path, struct pl_diag *d) {
 static pl_err as_path(const char *path, bool directory, struct pl_model_ref *out,
                       struct pl_diag *d) {
     if (!directory) PL_TRY(refuse_file(path, d));
-    char *config = directory ? joined(path, "config.json") : pl_strdup(path);
-    pl_err err = config && directory && !exists(config) ? refuse_directory(path, d) : PL_ERR_OK;
+    char *config = directory ? joined(path, "config.json") : pl_strdup(path), *gguf = NULL;
+    pl_err err = PL_ERR_OK;
+    if (config && directory && !exists(config)) {
+        err = find_gguf(path, &gguf, d);
+        if (gguf) {
+            free(config);
+            return set_ref(out, PL_ORIGIN_PATH, gguf, pl_strdup(gguf), d);
+        }
+        if (err == PL_ERR_OK) err = refuse_directory(path, d);
+    }
     if (err == PL_ERR_OK) return set_ref(out, PL_ORIGIN_PATH, config, pl_strdup(path), d);
     free(config);
     return err;
@@ -177,11 +227,11 @@ static bool read_ref(const char *path, char ref[REF_MAX]) {
 
 enum cached { CACHED_NO, CACHED_YES, CACHED_BROKEN };
 
-/* Finds the snapshot of refs/main. BROKEN: the repository is there, its config.json is not; `why`
- * then says so. An error is a lack of memory, which must not be taken for a cache without the
- * model. */
+/* Finds the snapshot of refs/main, and its GGUF file where it holds no config.json. BROKEN: the
+ * repository is there, and neither is; `why` then says so. An error is a lack of memory, which
+ * must not be taken for a cache without the model. */
 static pl_err find_snapshot(const char *repository, enum cached *out, struct pl_text *dir,
-                            struct pl_text *why, struct pl_diag *d) {
+                            char **gguf, struct pl_text *why, struct pl_diag *d) {
     char ref[REF_MAX];
     *out = CACHED_NO;
     if (!is_directory(repository)) return PL_ERR_OK;
@@ -197,11 +247,11 @@ static pl_err find_snapshot(const char *repository, enum cached *out, struct pl_
     pl_text_addf(dir, "%s/snapshots/%s", repository, ref);
     char *config = dir->failed ? NULL : joined(pl_text_str(dir), "config.json");
     if (!config) return out_of_memory(d);
-    if (exists(config))
-        *out = CACHED_YES;
-    else
-        pl_text_addf(why, "%s: %s", config, strerror(errno));
+    const bool there = exists(config);
+    if (!there) pl_text_addf(why, "%s: %s", config, strerror(errno));
     free(config);
+    if (!there) PL_TRY(find_gguf(pl_text_str(dir), gguf, d));
+    if (there || *gguf) *out = CACHED_YES;
     return why->failed ? out_of_memory(d) : PL_ERR_OK;
 }
 
@@ -263,13 +313,17 @@ pl_err pl_model_resolve(const char *name, struct pl_model_ref *out, struct pl_te
     if (there || !is_hub_id(name)) return as_path(name, directory, out, d);
 
     struct pl_text dir = {0}, why = {0};
-    char *repository = NULL;
+    char *repository = NULL, *gguf = NULL;
     const struct pl_known_model *k = pl_catalogue_find(name);
     enum cached cached = CACHED_NO;
     pl_err err = repository_dir(name, &repository, d);
-    if (err == PL_ERR_OK && repository) err = find_snapshot(repository, &cached, &dir, &why, d);
+    if (err == PL_ERR_OK && repository)
+        err = find_snapshot(repository, &cached, &dir, &gguf, &why, d);
     if (err != PL_ERR_OK) goto out;
-    if (cached == CACHED_YES) {
+    if (gguf) {
+        char *weights = pl_strdup(gguf);
+        err = set_ref(out, PL_ORIGIN_HUB_CACHE, gguf, weights, d);
+    } else if (cached == CACHED_YES) {
         char *config = joined(pl_text_str(&dir), "config.json");
         err = set_ref(out, PL_ORIGIN_HUB_CACHE, config, pl_strdup(pl_text_str(&dir)), d);
     } else if (k) {

@@ -3,7 +3,8 @@
  * In: a path or a name.  Out: the path of the config, and of the weights if they are on this
  * machine.
  * Needs: base, catalogue; the file system and the environment are only read.
- *   R1  the order is: a directory or file, the Hugging Face hub cache, the built-in catalogue
+ *   R1  the order is: a directory or file, the Hugging Face hub cache, the built-in catalogue; a
+ *       directory without config.json is the one GGUF file that it holds
  *   R2  the hub cache is $HF_HUB_CACHE, else $HF_HOME/hub, else huggingface/hub below
  *       $XDG_CACHE_HOME or ~/.cache; refs/main names the snapshot
  *       (huggingface_hub, "Understand caching")
@@ -23,7 +24,7 @@ enum pl_model_origin { PL_ORIGIN_PATH, PL_ORIGIN_HUB_CACHE, PL_ORIGIN_CATALOGUE 
 struct pl_model_ref {
     enum pl_model_origin origin;
     char *config;      /* for pl_model_read: a path, which may not exist, or "catalogue:NAME" */
-    char *weights_dir; /* NULL: the catalogue knows no weights */
+    char *weights_dir; /* a directory, or a GGUF file; NULL: the catalogue knows no weights */
 };
 
 /* PL_ERR_MODEL_FILE: `name` reads like the name of a model, and there is none; the message lists

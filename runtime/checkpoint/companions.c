@@ -3,6 +3,7 @@
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/open_file.h"
+#include "estimator/gguf/gguf_tokenizer.h"
 #include "runtime/checkpoint/read_file.h"
 
 #include <errno.h>
@@ -58,6 +59,16 @@ static pl_err copy_bytes(struct pl_outbox *o, int fd, const char *path, void *bu
     }
 }
 
+/* The text that a GGUF file in place of the directory holds. */
+static pl_err put_text_of(struct pl_outbox *o, const char *path, const char *name, bool *there,
+                          struct pl_diag *d) {
+    struct pl_text text = {0};
+    pl_err err = pl_gguf_companion(path, &text, there, d);
+    if (err == PL_ERR_OK && *there) err = pl_outbox_put(o, name, pl_text_str(&text), text.len, d);
+    pl_text_finish(&text);
+    return err;
+}
+
 /* *there: the directory has the file, which is copied. */
 static pl_err copy_from(struct pl_outbox *o, const char *dir, const char *name, void *buffer,
                         uint64_t bytes, bool *there, struct pl_diag *d) {
@@ -68,6 +79,10 @@ static pl_err copy_from(struct pl_outbox *o, const char *dir, const char *name, 
     if (!path) return pl_host_oom(d, "a path");
     int fd = pl_open_file(path, NULL, &why);
     if (fd < 0 && errno == ENOENT) goto out;
+    if (fd < 0 && errno == ENOTDIR) {
+        err = put_text_of(o, path, name, there, d);
+        goto out;
+    }
     if (fd < 0) {
         err = pl_diag_at(d, pl_err_of_errno(PL_ERR_CHECKPOINT_FILE), path, 0, 0,
                          "cannot open %s: %s", path, why);
@@ -89,7 +104,7 @@ static pl_err find_tokenizer(const struct pl_companions *c, size_t *out, struct 
     for (*out = 0; *out < 2; ++*out) {
         char *path = c->dirs[*out] ? pl_path_join(c->dirs[*out], files[0].name) : NULL;
         if (c->dirs[*out] && !path) return pl_host_oom(d, "a path");
-        const bool there = path && access(path, F_OK) == 0;
+        const bool there = path && (access(path, F_OK) == 0 || pl_gguf_is(c->dirs[*out]));
         free(path);
         if (there) break;
     }

@@ -3,6 +3,7 @@
 #include "estimator/base/checked.h"
 #include "estimator/base/json_tree.h"
 #include "estimator/base/open_file.h"
+#include "estimator/gguf/gguf_file.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/finite.h"
 #include "runtime/checkpoint/json_io.h"
@@ -69,6 +70,8 @@ static pl_err check_files(const struct pl_program *p, const char *dir, bool exac
 }
 
 pl_err pl_model_has_weights(const char *dir, bool *out, struct pl_diag *d) {
+    *out = pl_gguf_is(dir);
+    if (*out) return PL_ERR_OK;
     PL_TRY(pl_dir_holds(dir, SINGLE_FILE, out, d));
     return *out ? PL_ERR_OK : pl_dir_holds(dir, INDEX_FILE, out, d);
 }

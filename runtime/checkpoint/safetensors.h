@@ -30,6 +30,16 @@ struct pl_st_entry {
     uint32_t rank;
     uint64_t dims[PL_ST_DIMS]; /* the first ones */
     uint64_t begin, end;       /* bytes from data_offset */
+    uint64_t source;           /* with a format of its own: index of the tensor there */
+};
+
+struct pl_st_file;
+/* A file of another format, whose tensors look like those of a safetensors file. */
+struct pl_st_format {
+    /* As pl_st_read, of a whole number of elements. */
+    pl_err (*read)(const struct pl_st_file *f, const struct pl_st_entry *e, uint64_t offset,
+                   void *dst, uint64_t bytes, struct pl_diag *d);
+    void (*close)(void *state); /* takes NULL */
 };
 
 struct pl_st_file {
@@ -38,6 +48,8 @@ struct pl_st_file {
     uint64_t data_offset, data_bytes;
     struct pl_st_entry *entries; /* owned, sorted by name */
     uint64_t n;
+    const struct pl_st_format *format; /* NULL: safetensors */
+    void *state;                       /* of the format, owned */
 };
 
 /* PL_ERR_CHECKPOINT_FILE (cannot be read) or PL_ERR_CHECKPOINT_FORMAT, with the file in d->file and

@@ -100,6 +100,7 @@ static pl_err not_a_header(const struct pl_st_file *f, uint64_t file_bytes, cons
 
 pl_err pl_st_read(const struct pl_st_file *f, const struct pl_st_entry *e, uint64_t offset,
                   void *dst, uint64_t bytes, struct pl_diag *d) {
+    if (f->format) return f->format->read(f, e, offset, dst, bytes, d);
     return read_at(f, f->data_offset + e->begin + offset, dst, bytes, d);
 }
 
@@ -333,6 +334,8 @@ pl_err pl_st_open(struct pl_st_file *f, const char *path, struct pl_diag *d) {
 }
 
 void pl_st_close(struct pl_st_file *f) {
+    if (f->format) f->format->close(f->state);
+    f->format = NULL;
     if (!f->path) return;
     for (uint64_t i = 0; i < f->n; i++)
         free(f->entries[i].name);

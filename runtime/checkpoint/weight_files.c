@@ -3,9 +3,11 @@
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/open_file.h"
+#include "estimator/gguf/gguf_file.h"
 #include "runtime/checkpoint/absent_weights.h"
 #include "runtime/checkpoint/adapter_config.h"
 #include "runtime/checkpoint/convert.h"
+#include "runtime/checkpoint/gguf_weights.h"
 #include "runtime/checkpoint/json_io.h"
 #include "runtime/checkpoint/plain_names.h"
 #include "runtime/checkpoint/read_file.h"
@@ -140,11 +142,25 @@ static pl_err open_files(struct pl_weight_files *f, const char *dir, const char 
     return open_shards(f, dir, absent, d);
 }
 
+static pl_err open_gguf(struct pl_weight_files *f, const char *path, struct pl_diag *d) {
+    f->path = pl_strdup(path);
+    f->files = pl_calloc(1, sizeof *f->files);
+    if (!f->path || !f->files) return pl_host_oom(d, "a file");
+    PL_TRY(pl_gguf_weights_open(&f->files[0], path, d));
+    f->n = 1;
+    return PL_ERR_OK;
+}
+
+static pl_err open_directory(struct pl_weight_files *f, const char *dir, const char *stem,
+                             pl_err absent, struct pl_diag *d) {
+    PL_TRY(pl_save_set_check(dir, d));
+    return open_files(f, dir, stem, absent, d);
+}
+
 pl_err pl_weight_files_open(struct pl_weight_files *f, const char *dir, const char *stem,
                             pl_err absent, struct pl_diag *d) {
     *f = (struct pl_weight_files){.of_adapter = strcmp(stem, PL_ADAPTER_STEM) == 0};
-    pl_err err = pl_save_set_check(dir, d);
-    if (err == PL_ERR_OK) err = open_files(f, dir, stem, absent, d);
+    pl_err err = pl_gguf_is(dir) ? open_gguf(f, dir, d) : open_directory(f, dir, stem, absent, d);
     if (err == PL_ERR_OK) err = pl_plain_names_make(f, d);
     if (err != PL_ERR_OK) pl_weight_files_close(f);
     return err;

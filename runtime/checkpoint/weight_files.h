@@ -4,8 +4,8 @@
 
 #include "runtime/checkpoint/windows.h"
 
-/* dir/STEM.safetensors if there is one, else the shards of dir/STEM.safetensors.index.json. A file
- * that is not there is reported as `absent`. */
+/* dir/STEM.safetensors if there is one, else the shards of dir/STEM.safetensors.index.json; or
+ * `dir` itself where it is a GGUF file. A file that is not there is reported as `absent`. */
 pl_err pl_weight_files_open(struct pl_weight_files *f, const char *dir, const char *stem,
                             pl_err absent, struct pl_diag *d);
 void pl_weight_files_close(struct pl_weight_files *f);

@@ -7,7 +7,7 @@
 #include "estimator/find/find.h"
 #include "estimator/program/emit/merge_program.h"
 #include "runtime/checkpoint/durable.h"
-#include "runtime/checkpoint/gguf.h"
+#include "runtime/checkpoint/gguf_adapter.h"
 #include "runtime/checkpoint/model_io.h"
 #include "runtime/checkpoint/plain_names.h"
 #include "runtime/checkpoint/read_file.h"

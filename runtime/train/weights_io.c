@@ -3,6 +3,7 @@
 #include "estimator/base/alloc.h"
 #include "estimator/base/json_tree.h"
 #include "estimator/find/find.h"
+#include "estimator/gguf/gguf_file.h"
 #include "runtime/checkpoint/adapter_io.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/durable.h"
@@ -97,7 +98,8 @@ static pl_err find_companions(const struct pl_run *r, bool named, char **out, st
     else if (!(*out = pl_strdup(r->s.pf->files.model_dir)))
         return pl_host_oom(d, "a path");
     char *slash = strrchr(*out, '/');
-    if (!named || (stat(*out, &st) == 0 && S_ISDIR(st.st_mode))) return PL_ERR_OK;
+    if (!named || (stat(*out, &st) == 0 && S_ISDIR(st.st_mode)) || pl_gguf_is(*out))
+        return PL_ERR_OK;
     if (slash)
         *slash = 0;
     else

@@ -2,7 +2,8 @@
 #include "estimator/config/job_text.h"
 #include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/durable.h"
-#include "runtime/checkpoint/gguf.h"
+#include "runtime/checkpoint/gguf_adapter.h"
+#include "runtime/checkpoint/gguf_names.h"
 #include "tests/checkpoint/rig.h"
 #include "tests/support/scratch.h"
 

@@ -181,7 +181,7 @@ static const struct {
     {S("Entry not found"), "message of the hub", "hf download"},
     {S("PK\3\4archive/data.pkl"), "torch.save", "save_pretrained"},
     {S("\x80\2\x8a\nl\xfc\x9c\x46"), "torch.save", "save_pretrained"},
-    {S("GGUF\3\0\0\0\0\0\0\0"), "GGUF", "safetensors"},
+    {S("GGUF\3\0\0\0\0\0\0\0"), "GGUF", ".gguf"},
     {S("\0\0\0\0\0\0\0\0\0\0"), "zeros", "hf download"},
     {S(""), "the file is empty", "again"},
     {S("\x20\0\0\0\0\0\0\0{\"a\":"), "does not fit a file", "damaged"},

@@ -9,9 +9,10 @@ cd "$1"
 table='
 estimator/base:
 estimator/config: estimator/base/ estimator/ops/
-estimator/model: estimator/base/ estimator/ops/attr.h
+estimator/gguf: estimator/base/
+estimator/model: estimator/base/ estimator/ops/attr.h estimator/gguf/
 estimator/card: estimator/base/
-estimator/find: estimator/base/ estimator/config/ estimator/model/
+estimator/find: estimator/base/ estimator/config/ estimator/gguf/ estimator/model/
 estimator/rule_of_thumb: estimator/base/
 estimator/program: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/
 estimator/ops: estimator/base/ estimator/card/traits.h

@@ -3,6 +3,7 @@
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/open_file.h"
+#include "estimator/gguf/gguf_tokenizer.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -51,6 +52,7 @@ pl_err pl_tokenizer_read_file(const char *path, struct pl_text *out, bool *there
                               struct pl_diag *d) {
     const char *why;
     int fd = pl_open_file(path, NULL, &why);
+    if (fd < 0 && errno == ENOTDIR) return pl_gguf_companion(path, out, there, d);
     *there = fd >= 0 || (errno != ENOENT && errno != ENOTDIR);
     if (fd < 0 && !*there) return PL_ERR_OK;
     if (fd < 0)

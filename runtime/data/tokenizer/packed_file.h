@@ -7,7 +7,8 @@
 
 #include <stdbool.h>
 
-/* Appends the file, unpacked; *there = false, and no error, when there is none. */
+/* Appends the file, unpacked; *there = false, and no error, when there is none. FILE.gguf/NAME is a
+ * text that a GGUF file holds (gguf_tokenizer.h). */
 pl_err pl_tokenizer_read_file(const char *path, struct pl_text *out, bool *there,
                               struct pl_diag *d);
 

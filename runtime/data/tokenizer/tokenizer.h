@@ -1,8 +1,9 @@
 /* tokenizer.h - text to token ids and back, exactly as the model's own tokenizer.json says.
  *
  * In: tokenizer.json of Hugging Face's tokenizers library (plain or gzip), or the directory that
- * holds it (with its tokenizer_config.json, where there is one), or the word `byte`: an id is a
- * byte of the UTF-8 text.  Out: ids.  Needs: base, PCRE2, utf8proc, zlib, jansson.
+ * holds it (with its tokenizer_config.json, where there is one), or a GGUF file, or the word
+ * `byte`: an id is a byte of the UTF-8 text.  Out: ids.
+ * Needs: base, gguf, PCRE2, utf8proc, zlib, jansson.
  *   K1  everything a tokenizer.json asks for is done exactly, or the file is refused by name on
  *       opening; nothing is approximated
  *   K2  a tokenizer is immutable once open: threads may share it, each with its own scratch

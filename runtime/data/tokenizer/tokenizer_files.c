@@ -1,6 +1,7 @@
 /* tokenizer_files.c - opening a tokenizer: tokenizer.json, and the files that come with it. */
 #include "estimator/base/alloc.h"
 #include "estimator/base/open_file.h"
+#include "estimator/gguf/gguf_file.h"
 #include "runtime/data/tokenizer/tokenizer.h"
 #include "runtime/data/tokenizer/tokenizer_config.h"
 #include "runtime/data/tokenizer/tokenizer_parts.h"
@@ -20,13 +21,18 @@ static pl_err join_path(char out[PATH_BYTES], const char *directory, const char 
     return pl_diag_set(d, PL_ERR_TOKENIZER_FILE, "the path %.200s... is too long", directory);
 }
 
-/* A directory, or the path of its tokenizer.json: the file that is read and where it lies. */
+/* A directory, a GGUF file, which stands for one, or the path of a tokenizer.json: the file that is
+ * read and where it lies. */
 static pl_err find_files(const char *path, char file[PATH_BYTES], char directory[PATH_BYTES],
                          struct pl_diag *d) {
     struct stat st;
     if (stat(path, &st) != 0)
         return pl_diag_at(d, pl_err_of_errno(PL_ERR_TOKENIZER_FILE), path, 0, 0,
                           "there is no tokenizer: %s", strerror(errno));
+    if (pl_gguf_is(path)) {
+        PL_TRY(join_path(directory, "", path, d));
+        return join_path(file, directory, "tokenizer.json", d);
+    }
     if (!S_ISDIR(st.st_mode)) {
         const char *slash = strrchr(path, '/');
         PL_TRY(join_path(file, "", path, d));

@@ -1,4 +1,4 @@
-/* gguf.h - an adapter as one GGUF file, the way llama.cpp's convert_lora_to_gguf.py writes it.
+/* gguf_adapter.h - an adapter as one GGUF file, as llama.cpp's convert_lora_to_gguf.py writes it.
  *
  * In: the adapter of struct pl_merge_files.  Out: a file for `llama-cli --lora`.
  * Needs: base, model, checkpoint's durable writes.
@@ -9,14 +9,14 @@
  *       the rows of q's and k's B change places as those of the base model did
  *   G4  adapter.lora.alpha / r is the adapter's scale, also under use_rslora
  * Format: github.com/ggml-org/ggml, docs/gguf.md. */
-#ifndef PL_RUNTIME_CHECKPOINT_GGUF_H
-#define PL_RUNTIME_CHECKPOINT_GGUF_H
+#ifndef PL_RUNTIME_CHECKPOINT_GGUF_ADAPTER_H
+#define PL_RUNTIME_CHECKPOINT_GGUF_ADAPTER_H
 
 #include "runtime/checkpoint/merge_files.h"
 
 #define PL_GGUF_ALIGN 32
 
-struct pl_gguf_value {      /* of the metadata */
+struct pl_gguf_setting {    /* of the metadata */
     const char *key, *text; /* text NULL: a number */
     bool real;              /* fp32, else uint32 */
     double number;
@@ -27,13 +27,9 @@ struct pl_gguf_tensor {
     uint64_t ne[2];      /* elements, fastest first */
 };
 /* Everything before the first tensor's bytes, padding included. */
-pl_err pl_gguf_header(const struct pl_gguf_value *values, uint64_t n_values,
-                      const struct pl_gguf_tensor *tensors, uint64_t n_tensors, struct pl_text *out,
-                      struct pl_diag *d);
-
-/* The name of a module's weight in layer `layer` of the converted base, without `.weight`; false
- * for a row without a module. */
-bool pl_gguf_module_name(const struct pl_param_row *row, uint64_t layer, char out[48]);
+pl_err pl_gguf_add_header(const struct pl_gguf_setting *values, uint64_t n_values,
+                          const struct pl_gguf_tensor *tensors, uint64_t n_tensors,
+                          struct pl_text *out, struct pl_diag *d);
 
 /* Crash-safe; `work` brings buffers for one whole matrix (PL_NONE) and may stop the work. */
 pl_err pl_gguf_write_adapter(const struct pl_merge_files *f, const struct pl_model *m,

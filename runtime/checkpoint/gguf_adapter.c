@@ -2,13 +2,14 @@
 #include "estimator/base/checked.h"
 #include "estimator/model/families.h"
 #include "runtime/checkpoint/durable.h"
-#include "runtime/checkpoint/gguf.h"
+#include "runtime/checkpoint/gguf_adapter.h"
+#include "runtime/checkpoint/gguf_names.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { GGUF_VERSION = 3, GGUF_UINT32 = 4, GGUF_FLOAT32 = 6, GGUF_STRING = 8 };
+enum { GGUF_VERSION = 3 };
 
 /* enum ggml_type, and llama.cpp's file type of files that hold nothing else */
 static const struct {
@@ -35,11 +36,11 @@ static void put_string(struct pl_text *out, const char *s) {
     pl_text_add(out, s);
 }
 
-static void put_value(struct pl_text *out, const struct pl_gguf_value *v) {
+static void put_value(struct pl_text *out, const struct pl_gguf_setting *v) {
     float real = (float)v->number;
     uint32_t bits = (uint32_t)v->number;
     put_string(out, v->key);
-    put_int(out, v->text ? GGUF_STRING : v->real ? GGUF_FLOAT32 : GGUF_UINT32, 4);
+    put_int(out, v->text ? PL_GGUF_STRING : v->real ? PL_GGUF_FLOAT32 : PL_GGUF_UINT32, 4);
     if (v->text) {
         put_string(out, v->text);
         return;
@@ -58,9 +59,9 @@ static uint64_t padding(uint64_t bytes) {
 
 static const char zeros[PL_GGUF_ALIGN];
 
-pl_err pl_gguf_header(const struct pl_gguf_value *values, uint64_t n_values,
-                      const struct pl_gguf_tensor *tensors, uint64_t n_tensors, struct pl_text *out,
-                      struct pl_diag *d) {
+pl_err pl_gguf_add_header(const struct pl_gguf_setting *values, uint64_t n_values,
+                          const struct pl_gguf_tensor *tensors, uint64_t n_tensors,
+                          struct pl_text *out, struct pl_diag *d) {
     uint64_t offset = 0;
     pl_text_add(out, "GGUF");
     put_int(out, GGUF_VERSION, 4);
@@ -80,25 +81,6 @@ pl_err pl_gguf_header(const struct pl_gguf_value *values, uint64_t n_values,
     }
     pl_text_addn(out, zeros, padding(out->len));
     return out->failed ? pl_host_oom(d, "the header of a GGUF file") : PL_ERR_OK;
-}
-
-/* Phi-3's fused gate and up stay one matrix, which llama.cpp calls ffn_up. */
-static const struct {
-    const char *module, *name;
-} modules[] = {
-    {"q_proj", "attn_q"},     {"k_proj", "attn_k"},       {"v_proj", "attn_v"},
-    {"qkv_proj", "attn_qkv"}, {"o_proj", "attn_output"},  {"gate_proj", "ffn_gate"},
-    {"up_proj", "ffn_up"},    {"gate_up_proj", "ffn_up"}, {"down_proj", "ffn_down"},
-};
-
-bool pl_gguf_module_name(const struct pl_param_row *row, uint64_t layer, char out[48]) {
-    if (row->slot == PL_SLOT_HEAD) return snprintf(out, 48, "output") > 0;
-    for (size_t i = 0; row->module && i < sizeof modules / sizeof *modules; i++) {
-        if (strcmp(row->module, modules[i].module) != 0) continue;
-        snprintf(out, 48, "blk.%llu.%s", (unsigned long long)layer, modules[i].name);
-        return true;
-    }
-    return false;
 }
 
 struct export {
@@ -134,7 +116,7 @@ static pl_err name_tensors(struct export *x, struct pl_diag *d) {
     if (!x->tensors) return pl_host_oom(d, "the list of tensors");
     for (uint32_t i = 0; i < w->n; i++) {
         const struct pl_window *item = &w->items[i];
-        char name[48];
+        char name[PL_GGUF_MODULE];
         const struct pl_param_row *row = &x->rows[item->row];
         const bool shared = x->model->tied && row->slot == PL_SLOT_HEAD; /* with token_embd */
         if (shared || !pl_gguf_module_name(row, layer_of(item), name))
@@ -182,7 +164,7 @@ static pl_err put_matrix(const struct export *x, uint32_t i, struct pl_outbox *o
 static pl_err put_file(const struct export *x, struct pl_outbox *o, const char *name,
                        struct pl_diag *d) {
     const struct pl_adapter_config *c = &x->files->config;
-    const struct pl_gguf_value values[] = {
+    const struct pl_gguf_setting values[] = {
         {.key = "general.architecture", .text = pl_family_get(x->model->family)->gguf},
         {.key = "general.type", .text = "adapter"},
         {.key = "adapter.type", .text = "lora"},
@@ -192,7 +174,8 @@ static pl_err put_file(const struct export *x, struct pl_outbox *o, const char *
     };
     struct pl_text header = {0};
     uint32_t n = x->files->matrices.n;
-    pl_err err = pl_gguf_header(values, sizeof values / sizeof *values, x->tensors, n, &header, d);
+    pl_err err =
+        pl_gguf_add_header(values, sizeof values / sizeof *values, x->tensors, n, &header, d);
     if (err == PL_ERR_OK) err = pl_outbox_open(o, name, d);
     if (err == PL_ERR_OK) err = pl_outbox_write(o, header.data, header.len, d);
     for (uint32_t i = 0; i < n && err == PL_ERR_OK; i++)
