@@ -1,4 +1,4 @@
-/* check_gguf.c - the GGUF adapter, read back by a reader of its own that allows nothing else. */
+/* check_gguf_adapter.c - the GGUF adapter, read back by a reader of its own that allows nothing else. */
 #include "estimator/config/job_text.h"
 #include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/durable.h"
@@ -340,7 +340,7 @@ START_TEST(a_failure_at_any_write_leaves_no_file) {
 END_TEST
 
 int main(void) {
-    Suite *s = suite_create("checkpoint.gguf");
+    Suite *s = suite_create("checkpoint.gguf_adapter");
     TCase *t = tcase_create("gguf");
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_set_timeout(t, 60);
