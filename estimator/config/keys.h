@@ -20,7 +20,8 @@
 
 #define PL_CONFIG_KEYS(X)                                                                          \
     X(model, PATH, "", 0, 0, "",                                                                   \
-      "directory with config.json and safetensors, or a Hugging Face id in the hub cache")         \
+      "directory with config.json and safetensors, a GGUF file, or a Hugging Face id in the hub "  \
+      "cache")                                                                                     \
     X(model_config, PATH, "", 0, 0, "",                                                            \
       "for `init: random`: config.json, its directory, or a name that `plimsoll models` lists")    \
     X(init, ENUM, "pretrained", 0, 0, "pretrained|random", "where the weights come from")          \

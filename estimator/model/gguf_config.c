@@ -313,13 +313,18 @@ static void name_family(struct reader *r) {
     if (r->family) type = r->family->name;
     (void)pl_gguf_uint(find(r, "expert_count"), &experts);
     (void)pl_gguf_uint(find(r, "attention.sliding_window"), &window);
-    if (strcmp(r->architecture, "llama") == 0 && window) type = "mistral";
+    if (strcmp(r->architecture, "llama") == 0 && window) {
+        r->family = pl_family_get(PL_FAMILY_MISTRAL);
+        type = r->family->name;
+    }
     if (strcmp(r->architecture, "llama") == 0 && experts) type = "mixtral";
     static const struct {
         const char *gguf, *type;
     } others[] = {{"qwen2moe", "qwen2_moe"}, {"qwen3moe", "qwen3_moe"}, {"gpt-oss", "gpt_oss"}};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(type, others[i].gguf) == 0) type = others[i].type;
+    if (r->family)
+        pl_json_set(&r->config, "architectures", json_pack("[s]", r->family->class));
     pl_json_set(&r->config, "model_type", json_string(type));
 }
 

@@ -2,6 +2,7 @@
 #define PL_FAMILIES_OF_A_TEST PL_FAMILY_TOY,
 #define PL_FAMILY_ROWS_OF_A_TEST                                                                   \
     [PL_FAMILY_TOY] = {.name = "toy_text",                                                         \
+                       .class = "ToyForCausalLM",                                                  \
                        .gguf = "toy",                                                              \
                        .kv_heads = 4,                                                              \
                        .head_dim = 256,                                                            \

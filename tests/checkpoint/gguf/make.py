@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """make.py DIR - writes the GGUF files of check_gguf_weights.c, and what they hold for transformers.
 
-Needs numpy and the package gguf (pip install numpy gguf). NAME.gguf is written with gguf's own
+Needs numpy, gguf and transformers 5.23 (pip install numpy gguf transformers). NAME.gguf is written with gguf's own
 writer; NAME.json is the config.json and NAME.safetensors the weights of the same model as
 transformers names them. The values of types.gguf are those that gguf.quants.dequantize gives.
 """
@@ -356,8 +356,92 @@ def write_parts(out):
         w.close()
 
 
+TEXTS = [
+    "",
+    "Hello, world!",
+    "  two  blanks and 2024 digits, 3.14",
+    "don't WE'RE",
+    "tab\tand\nline\r\n\nend ",
+    "na\u00efve \u65e5\u672c\u8a9e \U0001f389",
+    "<s>in <|sep|> marks</s>",
+    "the theme of the thing",
+]
+
+
+def byte_alphabet():
+    """The byte-level alphabet of GPT-2 (encoder.py, bytes_to_unicode)."""
+    shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    hidden = [b for b in range(256) if b not in shown]
+    return {b: chr(b) for b in shown} | {b: chr(256 + i) for i, b in enumerate(hidden)}
+
+
+def byte_tokenizer(pre):
+    """Some merges of letters over the bytes, and marks."""
+    letters = byte_alphabet()
+    space = letters[32]
+    merges = [("t", "h"), ("th", "e"), (space, "the"), ("i", "n"), ("in", "g"), ("o", "f")]
+    merges += [(space, "of"), ("2", "0"), ("20", "2"), ("202", "4"), (space, space), ("l", "l")]
+    tokens = ["<s>", "</s>", "<|sep|>", *letters.values(), *(a + b for a, b in merges)]
+    types = [3, 3, 4] + [1] * (len(tokens) - 3)
+    joined = [" ".join(m) for m in merges]
+    return dict(
+        tokenizer_type="gpt2", pre_tokenizer_type=pre, tokens=tokens, token_type=types, merges=joined
+    )
+
+
+def piece_tokenizer():
+    """SentencePiece: words by their scores, letters, and bytes for what has no letter."""
+    words = ["the", "them", "theme", "th", "he", "in", "ing", "thing", "of", "ll", "\u2581of", "wor"]
+    words = ["\u2581the", "\u2581th", "\u2581t", *words, "wo", "ld", "\u2581\u2581"]
+    letters = sorted(set("".join(TEXTS[1:5]) + "\u2581abcdefghijklmnopqrstuvwxyz") - set(" \t\n\r"))
+    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{b:02X}>" for b in range(256)), *words, *letters]
+    scores = [0.0] * 259 + [float(-i) for i in range(len(words))] + [-100.0] * len(letters)
+    types = [2, 3, 3] + [6] * 256 + [1] * (len(words) + len(letters))
+    return dict(tokenizer_type="llama", tokens=tokens, scores=scores, token_type=types)
+
+
+TOKENIZERS = {
+    "bytes-qwen2": ("qwen2", byte_tokenizer("qwen2")),
+    "bytes-gpt2": ("llama", byte_tokenizer("gpt-2")),
+    "pieces-llama": ("llama", piece_tokenizer()),
+    "pieces-phi3": ("phi3", piece_tokenizer()),
+    "pieces-gemma3": ("gemma3", piece_tokenizer()),
+}
+
+
+def write_tokenizer(out, name):
+    """NAME.gguf, and the ids that transformers gives with the tokenizer of such a file."""
+    from transformers.integrations.gguf import gguf_tokenizer_mapping as mapping
+
+    arch, t = TOKENIZERS[name]
+    w = gguf.GGUFWriter(out / f"{name}.gguf", arch)
+    w.add_tokenizer_model(t["tokenizer_type"])
+    if "merges" in t:
+        w.add_tokenizer_pre(t["pre_tokenizer_type"])
+        w.add_token_merges(t["merges"])
+    else:
+        w.add_token_scores(t["scores"])
+    w.add_token_list(t["tokens"])
+    w.add_token_types(t["token_type"])
+    w.add_bos_token_id(t["tokens"].index("<s>"))
+    w.add_eos_token_id(t["tokens"].index("</s>"))
+    w.add_chat_template("{{ bos_token }}{{ messages[0].content }}")
+    w.add_tensor("empty", np.zeros(1, dtype=np.float32))
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+    encoder, _ = mapping.convert_gguf_tokenizer(arch, dict(t))
+    with open(out / f"{name}.jsonl", "w") as f:
+        for text in TEXTS:
+            ids = encoder.encode(text, add_special_tokens=False).ids
+            f.write(json.dumps({"text": text, "ids": ids}) + "\n")
+
+
 out = pathlib.Path(sys.argv[1])
 write_types(out)
 for case in CASES:
     write_case(out, case)
 write_parts(out)
+for tokenizer in TOKENIZERS:
+    write_tokenizer(out, tokenizer)
