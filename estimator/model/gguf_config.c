@@ -4,6 +4,7 @@
 #include "estimator/base/json_tree.h"
 #include "estimator/model/families.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -58,7 +59,8 @@ static pl_err read_uint_or(const struct reader *r, const char *key, uint64_t *ou
 
 static pl_err read_real(const struct reader *r, const char *key, double *out) {
     const struct pl_gguf_value *v = find(r, key);
-    if (v && !pl_gguf_real(v, out)) return refuse(r, key, PL_ERR_MODEL_FIELD, "is not a number");
+    if (v && (!pl_gguf_real(v, out) || !isfinite(*out)))
+        return refuse(r, key, PL_ERR_MODEL_FIELD, "is not a number");
     return PL_ERR_OK;
 }
 
@@ -175,6 +177,10 @@ static pl_err read_factors(const struct reader *r, const char *name, uint64_t n,
         return pl_diag_at(r->d, PL_ERR_MODEL_FIELD, r->path, 0, 0,
                           "`%s` is not %llu numbers in fp32", name, (unsigned long long)n);
     PL_TRY(pl_gguf_read(r->g, e, 0, out, n * sizeof *out, r->d));
+    for (uint64_t i = 0; i < n; i++)
+        if (!isfinite(out[i]))
+            return pl_diag_at(r->d, PL_ERR_MODEL_FIELD, r->path, 0, 0,
+                              "`%s` holds a number that is not finite", name);
     return PL_ERR_OK;
 }
 
@@ -323,8 +329,7 @@ static void name_family(struct reader *r) {
     } others[] = {{"qwen2moe", "qwen2_moe"}, {"qwen3moe", "qwen3_moe"}, {"gpt-oss", "gpt_oss"}};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(type, others[i].gguf) == 0) type = others[i].type;
-    if (r->family)
-        pl_json_set(&r->config, "architectures", json_pack("[s]", r->family->class));
+    if (r->family) pl_json_set(&r->config, "architectures", json_pack("[s]", r->family->class));
     pl_json_set(&r->config, "model_type", json_string(type));
 }
 
@@ -343,6 +348,14 @@ static pl_err read_all(struct reader *r) {
     return read_positions(r);
 }
 
+/* The name of an architecture has the letters of keys (ggml, docs/gguf.md). */
+static bool is_name(const struct pl_gguf_string *s) {
+    size_t i = 0;
+    while (i < s->n && (isalnum((unsigned char)s->s[i]) || s->s[i] == '-' || s->s[i] == '_'))
+        i++;
+    return s->n && i == s->n;
+}
+
 static pl_err read_architecture(struct reader *r) {
     struct pl_gguf_string name, type;
     if (pl_gguf_string(pl_gguf_find(r->g, "general.type"), &type) &&
@@ -353,7 +366,7 @@ static pl_err read_architecture(struct reader *r) {
         pl_diag_hint(r->d, "name the GGUF file of the model itself");
         return PL_ERR_MODEL_FILE;
     }
-    if (!pl_gguf_string(pl_gguf_find(r->g, "general.architecture"), &name) || !name.n ||
+    if (!pl_gguf_string(pl_gguf_find(r->g, "general.architecture"), &name) || !is_name(&name) ||
         name.n >= sizeof r->architecture)
         return pl_diag_at(r->d, PL_ERR_MODEL_FIELD, r->path, 0, 0,
                           "there is no `general.architecture`");

@@ -1,4 +1,4 @@
-/* check_gguf_adapter.c - the GGUF adapter, read back by a reader of its own that allows nothing else. */
+/* check_gguf_adapter.c - the GGUF adapter, read back by a reader that allows nothing else. */
 #include "estimator/config/job_text.h"
 #include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/durable.h"
