@@ -36,6 +36,7 @@ struct pl_world {
     uint32_t rank, size;             /* 0 and 1: started alone */
     uint32_t local_rank, local_size; /* on this machine */
     const char *launcher;            /* static: "torchrun", "Open MPI", ...; NULL = none */
+    bool by_srun;                    /* one of several tasks of srun, whatever names the ranks */
     char address[PL_HOST_NAME];      /* address of rank 0; MASTER_ADDR, "" = not given */
     uint16_t port;                   /* MASTER_PORT; 0 = not given */
 };

@@ -47,6 +47,16 @@ static bool is_of_mpi(const struct pl_world *w) {
            (strcmp(w->launcher, "Open MPI") == 0 || strcmp(w->launcher, "MPICH") == 0);
 }
 
+/* srun starts ranks of CPUs and of GPUs, and which these are is not known yet. */
+static void hint_at_srun(struct pl_diag *d) {
+    const char *const type = pl_mpi_srun_type();
+    pl_diag_hint(d,
+                 "%s%s%sranks on GPUs need MASTER_ADDR, MASTER_PORT, and " PL_JOB_TOKEN
+                 " with the same secret for all: export " PL_JOB_TOKEN "=$(openssl rand -hex 16)",
+                 type ? "start ranks on CPUs with `srun --mpi=" : "", type ? type : "",
+                 type ? "`; " : "");
+}
+
 static pl_err say_what_is_missing(const struct pl_world *w, const char *token, struct pl_diag *d) {
     pl_err err = pl_diag_set(d, PL_ERR_COMM_INIT, "%s started %u ranks, and %s is not set",
                              w->launcher, w->size,
@@ -56,7 +66,9 @@ static pl_err say_what_is_missing(const struct pl_world *w, const char *token, s
     pl_diag_hint(d, "set %s to where rank 0 listens%s",
                  w->address[0] ? "MASTER_PORT" : "MASTER_ADDR",
                  w->port ? "" : ", with MASTER_PORT");
-    if (!*token)
+    if (w->by_srun)
+        hint_at_srun(d);
+    else if (!*token)
         pl_diag_hint(d, "set MASTER_ADDR, MASTER_PORT, and " PL_JOB_TOKEN
                         " to the same secret for all ranks: export " PL_JOB_TOKEN
                         "=$(openssl rand -hex 16)");

@@ -80,6 +80,16 @@ pl_err pl_mpi_find(const struct pl_mpi_module **out, struct pl_diag *d) {
     return err;
 }
 
+/* Returns the `--mpi` of srun by which this MPI learns of the other ranks. */
+static const char *srun_type(const struct pl_mpi_module *module) {
+    return module->speaks_pmi ? "pmi2" : "pmix";
+}
+
+const char *pl_mpi_srun_type(void) {
+    const struct pl_mpi_module *module;
+    return pl_mpi_find(&module, NULL) == PL_ERR_OK ? srun_type(module) : NULL;
+}
+
 /* ---- the thread ---- */
 
 /* Memory that the libraries below MPI keep until the process ends is not ours. */
@@ -216,8 +226,11 @@ static pl_err check_start(const struct pl_mpi *m, const struct pl_world *world, 
     pl_err err =
         pl_diag_set(d, PL_ERR_COMM_INIT, "this is rank %u of %u by %s, and %u of %u by MPI",
                     world->rank, world->size, world->launcher, m->rank, m->size);
-    pl_diag_hint(d, "start ranks on CPUs with mpirun of the MPI that plimsoll was built with, or "
-                    "with `plimsoll train --devices N`");
+    if (world->by_srun)
+        pl_diag_hint(d, "start ranks on CPUs with `srun --mpi=%s`", srun_type(m->module));
+    else
+        pl_diag_hint(d, "start ranks on CPUs with mpiexec of the MPI that plimsoll was built with, "
+                        "or with `plimsoll train --devices N`");
     return err;
 }
 

@@ -14,6 +14,10 @@
  * It is never unloaded. */
 pl_err pl_mpi_find(const struct pl_mpi_module **out, struct pl_diag *d);
 
+/* Returns the `--mpi` of srun by which the module's MPI learns of the other ranks; NULL = there is
+ * no module. */
+const char *pl_mpi_srun_type(void);
+
 /* Loads the module and starts MPI. COMM_INIT: not within the limit, or MPI counts the ranks
  * otherwise than the world. COMM_PEER_LOST: the control channel, if there is one, reported it. */
 pl_err pl_mpi_start(struct pl_mpi **out, const struct pl_world *world, struct pl_control *control,

@@ -113,7 +113,8 @@ static void adopt_local(struct identity *p, const struct identity *other) {
     if (p->local_size == UINT32_MAX) p->local_size = other->local_size;
 }
 
-static pl_err find_identity(const struct launcher **by, struct identity *out, struct pl_diag *d) {
+static pl_err find_identity(const struct launcher **by, struct identity *out, bool *by_srun,
+                            struct pl_diag *d) {
     *by = NULL;
     for (int i = 0; i < LAUNCHERS; i++) {
         const struct launcher *l = &launchers[i];
@@ -121,6 +122,7 @@ static pl_err find_identity(const struct launcher **by, struct identity *out, st
         bool there;
         PL_TRY(read_launcher(l, &p, &there, d));
         if (!there) continue;
+        *by_srun = l->may_differ && p.size > 1;
         bool agrees = *by && p.rank == out->rank && p.size == out->size;
         if (*by && !agrees && l->may_differ) continue;
         if (*by && !agrees)
@@ -161,8 +163,10 @@ static pl_err read_address(struct pl_world *w, struct pl_diag *d) {
     PL_TRY(read_number("MASTER_PORT", UINT16_MAX, &port, d));
     if (value_of("MASTER_PORT") && port == 0)
         return pl_diag_set(d, PL_ERR_COMM_INIT, "MASTER_PORT is 0, ports begin at 1");
-    /* torchrun itself listens at the port that it names; the next one is what it leaves to us. */
-    if (port && port < UINT16_MAX && store && strcmp(store, "True") == 0) port++;
+    /* torchrun itself listens at the port that it names; the next one is what it leaves to us. A
+     * launcher of ours that torchrun started names its own. */
+    if (port && port < UINT16_MAX && store && strcmp(store, "True") == 0 && !value_of(PL_LAUNCHED))
+        port++;
     w->port = (uint16_t)port;
     return PL_ERR_OK;
 }
@@ -171,7 +175,7 @@ pl_err pl_world_init(struct pl_world *out, struct pl_diag *d) {
     const struct launcher *by;
     struct identity p = {0};
     *out = (struct pl_world){.size = 1, .local_size = 1};
-    PL_TRY(find_identity(&by, &p, d));
+    PL_TRY(find_identity(&by, &p, &out->by_srun, d));
     if (!by) return PL_ERR_OK;
     PL_TRY(check_local(by, &p, d));
     out->launcher = value_of(PL_LAUNCHED) && by == launchers ? "plimsoll" : by->name;

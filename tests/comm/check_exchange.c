@@ -371,6 +371,28 @@ START_TEST(ranks_of_mpiexec_find_each_other) {
 }
 END_TEST
 
+/* MPI starts alone where srun did not tell it of the others. The type to ask for depends on the MPI
+ * of the build. */
+START_TEST(tasks_of_srun_that_mpi_does_not_know_are_told_of_its_type) {
+    const struct pl_world w = {.size = 2, .local_size = 2, .launcher = "srun", .by_srun = true};
+    const struct pl_comm_request request = {.timeout_seconds = 10};
+    const char *const type = pl_mpi_srun_type();
+    char hint[64];
+    struct pl_comm *c;
+    struct pl_mpi *m;
+    struct pl_diag no_address = {0}, no_ranks = {0};
+    ck_assert_ptr_nonnull(type);
+    snprintf(hint, sizeof hint, "start ranks on CPUs with `srun --mpi=%s`", type);
+    ck_assert_int_eq(pl_comm_open(&c, &w, &request, &no_address), PL_ERR_COMM_INIT);
+    ck_assert_msg(strstr(no_address.message, "MASTER_ADDR is not set"), "%s", no_address.message);
+    ck_assert_msg(strstr(no_address.hint, hint), "%s", no_address.hint);
+    ck_assert_msg(strstr(no_address.hint, PL_JOB_TOKEN), "%s", no_address.hint);
+    ck_assert_int_eq(pl_mpi_start(&m, &w, NULL, 1000 * HANG_SECONDS, &no_ranks), PL_ERR_COMM_INIT);
+    ck_assert_msg(strstr(no_ranks.message, "0 of 1 by MPI"), "%s", no_ranks.message);
+    ck_assert_str_eq(no_ranks.hint, hint);
+}
+END_TEST
+
 static const struct ranks_body bodies[] = {{"traffic", traffic_body}, {"blind", blind_body},
                                            {"blinded", blinded_body}, {"large", large_body},
                                            {"fall", fall_body},       {"differ", differ_body},
@@ -395,6 +417,7 @@ int main(int argc, char *argv[]) {
     tcase_add_test(tc, ranks_that_may_not_read_get_every_byte);
     tcase_add_test(tc, a_move_may_be_larger_than_mpi_counts);
     tcase_add_test(mpi, ranks_of_mpiexec_find_each_other);
+    tcase_add_test(mpi, tasks_of_srun_that_mpi_does_not_know_are_told_of_its_type);
     /* The following needs processes that outlive each other, which mpiexec does not allow. */
     if (module->speaks_pmi) {
         tcase_add_loop_test(tc, an_exchange_ends_when_a_rank_is_killed, 0, 9);

@@ -87,6 +87,27 @@ START_TEST(every_launcher_is_understood) {
 }
 END_TEST
 
+#define SRUN SLURM "SLURM_STEP_TASKS_PER_NODE=4(x2) "
+
+START_TEST(tasks_of_srun_are_known_whatever_names_the_ranks) {
+    static const struct {
+        const char *settings;
+        bool by_srun;
+    } cases[] = {{SRUN, true},
+                 {SRUN MPICH, true},
+                 {SRUN TORCH, true},
+                 {MPICH, false},
+                 {"SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_LOCALID=0 " MPICH, false},
+                 {"SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct pl_world w;
+        set_all(cases[i].settings);
+        ck_assert_int_eq(pl_world_init(&w, NULL), PL_ERR_OK);
+        ck_assert_msg(w.by_srun == cases[i].by_srun, "%s", cases[i].settings);
+    }
+}
+END_TEST
+
 static const struct {
     const char *settings, *names; /* a part of the message */
 } refused[] = {
@@ -132,6 +153,10 @@ START_TEST(the_address_of_rank_0_is_taken) {
     set_all(TORCH "MASTER_ADDR=node7 MASTER_PORT=29500 TORCHELASTIC_USE_AGENT_STORE=True");
     ck_assert_int_eq(pl_world_init(&w, NULL), PL_ERR_OK);
     ck_assert_uint_eq(w.port, 29501); /* torchrun listens at the other */
+    set_all(TORCH "MASTER_ADDR=node7 MASTER_PORT=29500 TORCHELASTIC_USE_AGENT_STORE=True "
+                  "PLIMSOLL_LAUNCHED=1");
+    ck_assert_int_eq(pl_world_init(&w, NULL), PL_ERR_OK);
+    ck_assert_uint_eq(w.port, 29500);
 }
 END_TEST
 
@@ -139,6 +164,7 @@ int main(void) {
     Suite *s = suite_create("world");
     TCase *tc = tcase_create("world");
     tcase_add_loop_test(tc, every_launcher_is_understood, 0, N_WORLDS);
+    tcase_add_test(tc, tasks_of_srun_are_known_whatever_names_the_ranks);
     tcase_add_loop_test(tc, contradictions_are_refused_by_name, 0, N_REFUSED);
     tcase_add_test(tc, the_address_of_rank_0_is_taken);
     suite_add_tcase(s, tc);

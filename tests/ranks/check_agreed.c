@@ -55,6 +55,37 @@ static void expect_one_refusal(const struct crew_outcome *o, unsigned ranks, con
     ck_assert_msg(shown == 1, "%u of them: %s%s", shown, o->ranks[0].err, o->ranks[1].err);
 }
 
+/* --- a launcher that started one process ------------------------------------------------------ */
+
+/* Such as a shell of `srun --pty` or the only worker of torchrun: `devices` decides. Variables are
+ * those of this test's process. */
+START_TEST(one_process_of_a_launcher_starts_the_ranks) {
+    static const struct {
+        const char *name, *value;
+    } sets[2][5] = {{{"SLURM_PROCID", "0"},
+                     {"SLURM_STEP_NUM_TASKS", "1"},
+                     {"SLURM_LOCALID", "0"},
+                     {"PMI_RANK", "0"},
+                     {"PMI_SIZE", "1"}},
+                    {{"RANK", "0"},
+                     {"WORLD_SIZE", "1"},
+                     {"MASTER_ADDR", "nowhere.invalid"},
+                     {"MASTER_PORT", "9"},
+                     {"TORCHELASTIC_USE_AGENT_STORE", "True"}}};
+    tiny_make(dir, &(struct tiny){.mode = "full"},
+              "threads: 1\npreflight: off\nglobal_batch_size: 4\nbatch_size: 2\n"
+              "rank_order: true\nmax_steps: 2\n");
+    one_rank(WORDS("output_dir=one"));
+    for (int i = 0; i < 5; i++)
+        ck_assert_int_eq(setenv(sets[_i][i].name, sets[_i][i].value, 1), 0);
+    one_rank(WORDS("output_dir=two", "devices=2"));
+    weights_assert_same(in_dir(dir, "one"), in_dir(dir, "two"), "model");
+    json_t *log = joblog_read(in_dir(dir, "two"));
+    ck_assert_uint_eq(json_array_size(json_object_get(joblog_event(log, "ranks", 0), "ranks")), 2);
+    json_decref(log);
+}
+END_TEST
+
 /* --- out of memory ---------------------------------------------------------------------------- */
 
 static const struct {
@@ -517,6 +548,7 @@ int main(int argc, char **argv) {
     tcase_add_test(tc, an_error_of_the_job_is_shown_once);
     tcase_add_test(tc, a_rank_that_is_refused_ends_all_at_once);
     tc = add_case(s, "starts");
+    tcase_add_loop_test(tc, one_process_of_a_launcher_starts_the_ranks, 0, 2);
     tcase_add_loop_test(tc, ranks_that_were_started_differently_are_refused, 0,
                         (int)(sizeof differences / sizeof *differences));
     tc = add_case(s, "disks");

@@ -217,9 +217,14 @@ static int preflight_and_run(const struct pl_cli *cli, const struct pl_world *wo
 
 /* --- several ranks on this machine ------------------------------------------------------------ */
 
+/* Also true of one process that a launcher started, such as a shell of `srun --pty`. */
+static bool is_alone(const struct pl_world *world) {
+    return world->size == 1;
+}
+
 static bool wants_launcher(const struct pl_cli *cli, uint32_t devices,
                            const struct pl_world *world) {
-    return devices > 1 && !world->launcher && !pl_cli_has(cli, PL_FLAG_DRY_RUN);
+    return devices > 1 && is_alone(world) && !pl_cli_has(cli, PL_FLAG_DRY_RUN);
 }
 
 /* Reports the rank that a signal ended, which could not do so itself. */
@@ -258,12 +263,12 @@ static int launch(const struct pl_cli *cli, const struct pl_job *job, uint32_t r
     return err == PL_ERR_OK ? status : pl_cli_fail(cli, &d);
 }
 
-/* A launcher has decided how many ranks there are: none are counted then. */
+/* A launcher of several ranks has decided how many there are: none are counted then. */
 static pl_err count_ranks(const struct pl_cli *cli, const struct pl_world *world,
                           const struct pl_job *job, uint32_t *devices, struct pl_diag *d) {
     struct pl_text notes = {0};
     *devices = 0;
-    if (world->launcher) return PL_ERR_OK;
+    if (!is_alone(world)) return PL_ERR_OK;
     pl_err err = pl_preflight_count_ranks(job, devices, &notes, d);
     pl_cli_print_notes(cli, &notes);
     pl_text_finish(&notes);
