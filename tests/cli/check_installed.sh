@@ -41,6 +41,9 @@ END
     for job in "$source"/configs/*.yaml; do
         [ "${job##*/}" = quickstart.yaml ] || echo "share/doc/plimsoll/examples/${job##*/}"
     done
+    for script in "$source"/configs/*.sh; do
+        echo "share/doc/plimsoll/examples/${script##*/}"
+    done
 } | LC_ALL=C sort >"$dir/wanted"
 diff "$dir/wanted" "$dir/installed" >"$dir/differ" || {
     echo "wanted (<) and installed (>) differ:" >&2

@@ -179,7 +179,7 @@ pid_t crew_try_rank(const char *cwd, unsigned rank) {
     ck_assert_ptr_nonnull(proc);
     for (struct dirent *e; !found && (e = readdir(proc)) != NULL;)
         if (e->d_name[0] >= '1' && e->d_name[0] <= '9' && runs_in(e->d_name, cwd) &&
-            (has_variable(e->d_name, "RANK", rank) ||
+            (has_variable(e->d_name, "RANK", rank) || has_variable(e->d_name, "PMI_RANK", rank) ||
              has_variable(e->d_name, "OMPI_COMM_WORLD_RANK", rank)))
             found = (pid_t)strtol(e->d_name, NULL, 10);
     closedir(proc);
@@ -199,15 +199,19 @@ pid_t crew_find_rank(const char *cwd, unsigned rank) {
     return pid;
 }
 
+bool crew_has_steps(const char *cwd, const char *out, int n) {
+    const char *log = textf("%s/%s/train_log.jsonl", cwd, out);
+    char *text = path_exists(log) ? file_read(log, NULL) : NULL;
+    int steps = 0;
+    for (const char *p = text; p && (p = strstr(p, "\"event\":\"step\"")) != NULL; p++)
+        steps++;
+    free(text);
+    return steps >= n;
+}
+
 void crew_wait_for_steps(const char *cwd, const char *out, int n) {
     for (int i = 0; i < 1000 * HANG_SECONDS; i++) {
-        const char *log = textf("%s/%s/train_log.jsonl", cwd, out);
-        char *text = path_exists(log) ? file_read(log, NULL) : NULL;
-        int steps = 0;
-        for (const char *p = text; p && (p = strstr(p, "\"event\":\"step\"")) != NULL; p++)
-            steps++;
-        free(text);
-        if (steps >= n) return;
+        if (crew_has_steps(cwd, out, n)) return;
         crew_pause(1e-3);
     }
     ck_abort_msg("%d steps were not made", n);

@@ -53,7 +53,9 @@ pid_t crew_try_rank(const char *cwd, unsigned rank);
 pid_t crew_look_for_rank(const char *cwd, unsigned rank);
 /* Waits for it, and ends the test if it does not come. */
 pid_t crew_find_rank(const char *cwd, unsigned rank);
-/* Waits until out/train_log.jsonl of cwd has `n` lines of steps. */
+/* True if out/train_log.jsonl of cwd has `n` lines of steps. */
+bool crew_has_steps(const char *cwd, const char *out, int n);
+/* Waits for them, and ends the test if they do not come. */
 void crew_wait_for_steps(const char *cwd, const char *out, int n);
 void crew_pause(double seconds);
 
