@@ -1,6 +1,7 @@
 #include "runtime/data/csv.h"
 
 #include "estimator/base/alloc.h"
+#include "runtime/data/json_write.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,16 +46,6 @@ static bool check_byte(struct pl_csv *csv, char c, bool quoted) {
            fail_record(csv, "a carriage return inside a field without quotes", hint_returns);
 }
 
-static void add_escaped(struct pl_text *out, unsigned char c) {
-    const char byte = (char)c;
-    if (c < 0x20)
-        pl_text_addf(out, "\\u%04x", c);
-    else if (c == '"' || c == '\\')
-        pl_text_addf(out, "\\%c", c);
-    else
-        pl_text_addn(out, &byte, 1);
-}
-
 /* A record without its end of line. */
 static size_t record_length(const char *text, size_t n) {
     if (n && text[n - 1] == '\n') n--;
@@ -69,7 +60,7 @@ static bool quoted_field(struct pl_csv *csv, const char *text, size_t n, size_t 
         i += doubled;
         if (text[i] != '"' || doubled) {
             if (!check_byte(csv, text[i], true)) return false;
-            add_escaped(out, (unsigned char)text[i]);
+            pl_json_write_escaped(out, text + i, 1);
             continue;
         }
         *at = i + 1;
@@ -88,7 +79,7 @@ static bool add_field(struct pl_csv *csv, const char *text, size_t n, size_t *at
     } else {
         for (; *at < n && text[*at] != csv->separator; ++*at) {
             if (!check_byte(csv, text[*at], false)) return false;
-            add_escaped(out, (unsigned char)text[*at]);
+            pl_json_write_escaped(out, text + *at, 1);
         }
     }
     pl_text_add(out, "\"");

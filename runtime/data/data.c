@@ -6,13 +6,13 @@
 #include "runtime/data/cache_key.h"
 #include "runtime/data/column_hint.h"
 #include "runtime/data/csv.h"
+#include "runtime/data/file_content.h"
 #include "runtime/data/file_kind.h"
 #include "runtime/data/file_shape.h"
 #include "runtime/data/formats.h"
 #include "runtime/data/paths.h"
 #include "runtime/data/remarks.h"
 #include "runtime/data/split.h"
-#include "runtime/data/unpack.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -41,7 +41,7 @@ struct data_file {
     struct pl_cache cache;     /* path NULL: rows are parsed from the file itself */
     const struct pl_format *format;
     struct pl_row_shape shape;
-    bool csv;
+    bool csv, parquet;
     struct pl_csv header; /* columns of a CSV file */
     bool detected;
 };
@@ -98,12 +98,12 @@ static bool parse_text(struct pl_data *data, struct data_file *f, const char *te
            pl_row_parse(&data->parser, f->format, text, n, ends_file, out);
 }
 
-/* Only the line of a CSV record is given: columns would be those of the row that was made of
- * it. */
+/* Only the line of a CSV record, or the number of a row of Parquet, is given: columns would be
+ * those of the row that was made of it. */
 static pl_err report(const struct pl_scan *s, const struct data_file *f,
                      const struct pl_raw_row *row, struct pl_diag *d) {
     const char *path = f->path;
-    if (f->csv) {
+    if (f->csv || f->parquet) {
         pl_err code = pl_diag_at(d, s->err, path, row->line, 0, "%s", s->what);
         if (s->hint) pl_file_hint(d, s->hint, path);
         return code;
@@ -139,8 +139,9 @@ static bool ends_content(const struct data_file *f, const struct pl_raw_row *row
     return n >= 0 && (size_t)n < sizeof rest && blank == (size_t)n;
 }
 
-static enum pl_source_kind source_of(const struct pl_split *s) {
-    return s->csv       ? PL_SOURCE_TABLE
+static enum pl_source_kind source_of(const struct data_file *f, const struct pl_split *s) {
+    return f->parquet   ? PL_SOURCE_PARQUET
+           : s->csv     ? PL_SOURCE_TABLE
            : s->array   ? PL_SOURCE_LIST
            : s->objects ? PL_SOURCE_OBJECTS
                         : PL_SOURCE_LINES;
@@ -149,7 +150,7 @@ static enum pl_source_kind source_of(const struct pl_split *s) {
 /* The first row of a file: where it is a row of no format, the hint says what reads the file. */
 static pl_err report_first(struct pl_data *data, const struct data_file *f, const struct index *ix,
                            struct pl_diag *d) {
-    const struct pl_row_source src = {f->path, source_of(&ix->split)};
+    const struct pl_row_source src = {f->path, source_of(f, &ix->split)};
     struct pl_scan *s = &data->parser.scan;
     struct pl_text hint = {0};
     const char *what = NULL;
@@ -468,8 +469,11 @@ static pl_err reopen(struct pl_data *data, const char *path, int *fd, struct pl_
 static pl_err unpack(struct pl_data *data, struct data_file *f, struct pl_diag *d) {
     struct stat st;
     PL_TRY(reopen(data, f->path, &f->fd, d));
-    f->packed = pl_is_packed(f->fd);
-    PL_TRY(pl_unpack(f->fd, f->path, &data->unpacked, &f->content, d));
+    const struct pl_content_source source = {f->fd, f->path, &data->parser, f->format};
+    data->parser.shape = &f->shape;
+    PL_TRY(pl_file_content(&source, &data->unpacked, &f->content, &f->parquet, d));
+    f->packed = f->content.fd != f->fd;
+    f->csv = f->csv && !f->parquet;
     f->content_bytes = f->packed                                  ? f->content.bytes
                        : fstat(f->fd, &st) == 0 && st.st_size > 0 ? (uint64_t)st.st_size
                                                                   : 0;

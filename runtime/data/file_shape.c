@@ -178,7 +178,7 @@ bool pl_file_shape(const char *text, size_t n, const struct pl_row_source *src, 
     const char *role, *content;
     const enum pl_scan_kind kind = pl_scan_peek(&s);
     *what = NULL;
-    if (src->kind == PL_SOURCE_TABLE) return false;
+    if (src->kind == PL_SOURCE_TABLE || src->kind == PL_SOURCE_PARQUET) return false;
     if (kind == PL_SCAN_NONE) return shape_of_text(text + s.at, n - s.at, src, out);
     if (kind == PL_SCAN_STRING) return shape_of_string(s, src, what, out);
     if (kind == PL_SCAN_ARRAY) return shape_of_array(s, src, out);

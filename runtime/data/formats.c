@@ -262,6 +262,26 @@ static int key_of(const struct pl_row_parser *p, const struct pl_format *f) {
     return -1;
 }
 
+static bool takes_key(const struct pl_row_parser *p, const struct pl_format *f) {
+    bool takes = f && key_of(p, f) >= 0;
+    for (size_t i = 0; !f && i < N_FORMATS; i++)
+        takes = takes || key_of(p, &formats[i]) >= 0;
+    return takes;
+}
+
+bool pl_format_takes(struct pl_row_parser *p, const struct pl_format *f, const char *column) {
+    p->key.len = 0;
+    pl_text_add(&p->key, column);
+    return takes_key(p, f);
+}
+
+bool pl_format_reads(struct pl_row_parser *p, const struct pl_format *f, const char *column) {
+    if (pl_format_takes(p, f, column) || pl_conversation_takes(&p->key)) return true;
+    const struct pl_row_key *known =
+        pl_row_key_find(column, strlen(column), f ? f->meanings : ANY_FORMAT);
+    return known && known->meaning != PL_ROW_KEY_INERT;
+}
+
 /* The evidence for a format in the keys of a row. */
 struct guess {
     unsigned required[N_FORMATS]; /* bit k: required key k is there */

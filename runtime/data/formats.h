@@ -33,6 +33,12 @@ const struct pl_format *pl_format_prompted(void);
 pl_err pl_format_check_columns(const struct pl_format *f, const struct pl_job *job,
                                const struct pl_dataset *entry, struct pl_diag *d);
 
+/* True if rows of this format (NULL: of some format) make tokens of the column, by the names that
+ * p->shape gives. */
+bool pl_format_takes(struct pl_row_parser *p, const struct pl_format *f, const char *column);
+/* The same, or its values decide if a row is refused. */
+bool pl_format_reads(struct pl_row_parser *p, const struct pl_format *f, const char *column);
+
 /* Prepares for rows of this format: opens the tokenizer, chooses the chat template. Called before
  * the first row of a file. Errors are those of encode.h. */
 pl_err pl_row_parser_prepare(struct pl_row_parser *p, const struct pl_format *f,

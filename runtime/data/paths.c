@@ -34,7 +34,7 @@ static pl_err add_file(struct pl_dataset_list *out, const struct pl_dataset *ent
 }
 
 static bool is_data_file(const char *path) {
-    static const char *const endings[] = {".jsonl", ".json", ".csv", ".tsv", ".ndjson"};
+    static const char *const endings[] = {".jsonl", ".json", ".csv", ".tsv", ".ndjson", ".parquet"};
     size_t n = pl_unpacked_length(path);
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
         size_t end = strlen(endings[i]);
@@ -116,17 +116,13 @@ static const struct {
                           "load_from_disk('FILE')['train']" TO_ROWS},
     {"dataset_info.json",
      "a dataset that `datasets` has saved; its rows: " DATASETS "load_from_disk('FILE')" TO_ROWS},
-    {"*.parquet",
-     "it has parquet files; their rows: " DATASETS
-     "load_dataset('parquet', data_files='FILE' + '/*.parquet', split='train')" TO_ROWS},
-    {"*/*.parquet",
-     "its subdirectories have parquet files; their rows: " DATASETS
-     "load_dataset('parquet', data_files='FILE' + '/*/*.parquet', split='train')" TO_ROWS},
+    {"*/*.parquet", "its subdirectories have Parquet files: `path: DIR/*/*.parquet` reads them"},
     {"*.arrow", "it has Arrow files; their rows: " DATASETS
                 "load_dataset('arrow', data_files='FILE' + '/*.arrow', split='train')" TO_ROWS},
     {"",
-     "files of a directory are read when they end in .jsonl, .json or .csv, or these and .gz or "
-     ".zst, and none of its subdirectories; `path: DIR/*` reads every file, `DIR/*/*` every one "
+     "files of a directory are read when they end in .jsonl, .json, .csv or .parquet, or these and "
+     ".gz or .zst, and none of its subdirectories; `path: DIR/*` reads every file, `DIR/*/*` every "
+     "one "
      "of its subdirectories"},
 };
 #define N_SAVED 2 /* number of these; they have files that end as data files do */

@@ -13,6 +13,7 @@ static const char *values_of(const struct pl_row_source *src) {
         [PL_SOURCE_OBJECTS] =
             "json.loads('[' + re.sub(r'}\\s*\\n\\s*{', '},{', sys.stdin.read()) + ']')",
         [PL_SOURCE_TABLE] = "csv.DictReader(sys.stdin)",
+        [PL_SOURCE_PARQUET] = "pyarrow.parquet.read_table('FILE').to_pylist()",
     };
     const bool tabs = src->kind == PL_SOURCE_TABLE &&
                       pl_csv_separator(src->path, pl_unpacked_length(src->path)) == '\t';
@@ -21,7 +22,7 @@ static const char *values_of(const struct pl_row_source *src) {
 
 void pl_row_command(const struct pl_row_source *src, const char *loops, const char *row,
                     struct pl_text *out) {
-    static const char *const modules[] = {"ast.", "csv.", "re."};
+    static const char *const modules[] = {"ast.", "csv.", "re.", "pyarrow.parquet."};
     const size_t n = pl_unpacked_length(src->path);
     struct pl_text code = {0};
     const bool packed = src->path[n], zstd = packed && strcmp(src->path + n, ".gz") != 0;
@@ -35,6 +36,6 @@ void pl_row_command(const struct pl_row_source *src, const char *loops, const ch
             pl_text_addf(out, ", %.*s", (int)strlen(modules[i]) - 1, modules[i]);
     pl_text_addf(out, "; %s]\"", pl_text_str(&code));
     pl_text_finish(&code);
-    if (!packed) pl_text_add(out, " <'FILE'");
+    if (!packed && src->kind != PL_SOURCE_PARQUET) pl_text_add(out, " <'FILE'");
     pl_text_add(out, " >rows.jsonl");
 }

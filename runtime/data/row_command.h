@@ -18,6 +18,7 @@ enum pl_source_kind {
     PL_SOURCE_OBJECTS, /* objects over several lines each */
     PL_SOURCE_LIST,    /* the elements of one array */
     PL_SOURCE_TABLE,   /* CSV, or values separated by tabs */
+    PL_SOURCE_PARQUET,
 };
 struct pl_row_source {
     const char *path; /* borrowed */

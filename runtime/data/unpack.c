@@ -17,7 +17,7 @@
 #define BLOCK (1u << 17)
 
 struct unpacking {
-    const char *path, *dir;
+    const char *path;
     int from, to;
     uint64_t given;  /* bytes of content so far */
     uint64_t taken;  /* bytes taken from the compressed file */
@@ -59,9 +59,14 @@ static pl_err foreign(const struct unpacking *u, struct pl_diag *d) {
     return PL_ERR_DATA_SYNTAX;
 }
 
-static pl_err no_room(const struct unpacking *u, struct pl_diag *d) {
-    pl_diag_at(d, pl_err_of_errno(PL_ERR_DATA_FILE), u->path, 0, 0,
-               "cannot unpack the file into %s: %s", u->dir, strerror(errno));
+static const char *unpack_dir(void) {
+    const char *dir = getenv("TMPDIR");
+    return dir && *dir ? dir : "/tmp";
+}
+
+pl_err pl_unpacked_no_room(const char *path, struct pl_diag *d) {
+    pl_diag_at(d, pl_err_of_errno(PL_ERR_DATA_FILE), path, 0, 0,
+               "cannot unpack the file into %s: %s", unpack_dir(), strerror(errno));
     pl_diag_hint(d, "TMPDIR names another directory");
     return PL_ERR_DATA_FILE;
 }
@@ -88,7 +93,7 @@ static pl_err give(struct unpacking *u, size_t n, struct pl_diag *d) {
     for (size_t done = 0; done < n;) {
         ssize_t put = write(u->to, u->out + done, n - done);
         if (put < 0 && errno == EINTR) continue;
-        if (put < 0) return no_room(u, d);
+        if (put < 0) return pl_unpacked_no_room(u->path, d);
         done += (size_t)put;
     }
     u->given += n;
@@ -230,10 +235,6 @@ static const struct packer *packer_of(int fd) {
     return NULL; /* a file that cannot be read is reported by its reader */
 }
 
-bool pl_is_packed(int fd) {
-    return packer_of(fd) != NULL;
-}
-
 size_t pl_unpacked_length(const char *path) {
     size_t n = strlen(path);
     for (size_t i = 0; i < N_PACKERS; i++) {
@@ -253,6 +254,11 @@ static int nameless_file(const char *dir) {
     if (fd >= 0) unlink(name.data);
     pl_text_finish(&name);
     return fd;
+}
+
+pl_err pl_unpacked_open(struct pl_unpacked *all, const char *path, struct pl_diag *d) {
+    if (all->fd < 0) all->fd = nameless_file(unpack_dir());
+    return all->fd < 0 ? pl_unpacked_no_room(path, d) : PL_ERR_OK;
 }
 
 /* Passes over the zeros between two members; false where something else than a member follows. */
@@ -279,15 +285,13 @@ static pl_err unpack_all(struct unpacking *u, const struct packer *p, struct pl_
 static pl_err unpack_with(const struct packer *p, int fd, const char *path, struct pl_unpacked *all,
                           struct pl_content *out, struct pl_diag *d) {
     struct unpacking *u = pl_calloc(1, sizeof *u);
-    const char *dir = getenv("TMPDIR");
     if (!u) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the content of %s", path);
     u->path = path;
-    u->dir = dir && *dir ? dir : "/tmp";
     u->from = fd;
-    if (all->fd < 0) all->fd = nameless_file(u->dir);
+    pl_err err = pl_unpacked_open(all, path, d);
     u->to = all->fd;
-    pl_err err = u->to < 0 ? no_room(u, d) : p->open(u, d);
-    if (u->to >= 0 && err == PL_ERR_OK) {
+    if (err == PL_ERR_OK) err = p->open(u, d);
+    if (err == PL_ERR_OK) {
         err = unpack_all(u, p, d);
         p->close(u);
     }

@@ -26,13 +26,16 @@ struct pl_unpacked {
 };
 #define PL_UNPACKED_NONE ((struct pl_unpacked){.fd = -1})
 
-/* True if the file is compressed, by its first bytes. */
-bool pl_is_packed(int fd);
 /* Sets *out to the content of the file, which is the file itself if it is not compressed.
  * PL_ERR_DATA_SYNTAX: the file is damaged, or this build cannot unpack it; PL_ERR_DATA_FILE: there
  * is no room for its content. */
 pl_err pl_unpack(int fd, const char *path, struct pl_unpacked *all, struct pl_content *out,
                  struct pl_diag *d);
+/* Makes the file without a name, unless it is there. PL_ERR_DATA_FILE: it cannot be made, for the
+ * content of `path`. */
+pl_err pl_unpacked_open(struct pl_unpacked *all, const char *path, struct pl_diag *d);
+/* Reports, by errno, that the file without a name did not take the content of `path`. */
+pl_err pl_unpacked_no_room(const char *path, struct pl_diag *d);
 void pl_unpacked_finish(struct pl_unpacked *all); /* leaves PL_UNPACKED_NONE */
 /* Returns the length of the path without the ending of a compressed file. */
 size_t pl_unpacked_length(const char *path);

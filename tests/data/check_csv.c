@@ -187,7 +187,8 @@ static void make(void) {
     static const char *const dirs[] = {"d", "d/sub", "d[1]", "empty"};
     static const char *const files[] = {
         "d/b.jsonl",       "d/a.json",      "d/c.csv",      "d/x.txt",     "d/y.jsonl.gz",
-        "d/.hidden.jsonl", "d/sub/e.jsonl", "d[1]/f.jsonl", "d/[z].jsonl", "d/n.ndjson"};
+        "d/.hidden.jsonl", "d/sub/e.jsonl", "d[1]/f.jsonl", "d/[z].jsonl", "d/n.ndjson",
+        "d/q.parquet"};
     for (int i = 0; i < COUNT(dirs); i++)
         ck_assert_int_eq(mkdir(in_dir(dir, dirs[i]), 0700), 0);
     for (int i = 0; i < COUNT(files); i++)
@@ -202,9 +203,9 @@ static const struct {
     const char *path, *files; /* relative to the directory, in their order; NULL: refused */
 } expanded[] = {
     {"d/b.jsonl", "d/b.jsonl"},
-    {"d", "d/[z].jsonl d/a.json d/b.jsonl d/c.csv d/n.ndjson d/y.jsonl.gz"},
-    {"d/", "d/[z].jsonl d/a.json d/b.jsonl d/c.csv d/n.ndjson d/y.jsonl.gz"},
-    {"d/*", "d/[z].jsonl d/a.json d/b.jsonl d/c.csv d/n.ndjson d/x.txt d/y.jsonl.gz"},
+    {"d", "d/[z].jsonl d/a.json d/b.jsonl d/c.csv d/n.ndjson d/q.parquet d/y.jsonl.gz"},
+    {"d/", "d/[z].jsonl d/a.json d/b.jsonl d/c.csv d/n.ndjson d/q.parquet d/y.jsonl.gz"},
+    {"d/*", "d/[z].jsonl d/a.json d/b.jsonl d/c.csv d/n.ndjson d/q.parquet d/x.txt d/y.jsonl.gz"},
     {"d/[ab].*", "d/a.json d/b.jsonl"},
     {"d/[z].jsonl", "d/[z].jsonl"}, /* F1: it exists under this very name */
     {"d[1]", "d[1]/f.jsonl"},
@@ -212,7 +213,8 @@ static const struct {
     {"d/?.csv", "d/c.csv"},
     {"d/*/*.jsonl", "d/sub/e.jsonl"},
     {"none.jsonl", "none.jsonl"}, /* opening it says why not */
-    {"d/*.parquet", NULL},
+    {"d/*.parquet", "d/q.parquet"},
+    {"d/*.arrow", NULL},
     {"empty", NULL},
     {"d/sub/../sub", "d/sub/../sub/e.jsonl"},
 };

@@ -115,7 +115,7 @@ static const struct {
     {"object_of_columns.json", PL_FORMAT_TEXT, PL_ERR_DATA_FIELD, 1, "one JSON object, not a list",
      "its members are columns"},
     {"gzip_named.jsonl", PL_FORMAT_TEXT, PL_ERR_DATA_SYNTAX, 0, "damaged", "again"},
-    {"parquet_named.jsonl", PL_FORMAT_TEXT, PL_ERR_DATA_SYNTAX, 1, "parquet", "convert"},
+    {"parquet_named.jsonl", PL_FORMAT_TEXT, PL_ERR_DATA_SYNTAX, 0, "Parquet file", ""},
     {"html_error_page.jsonl", PL_FORMAT_TEXT, PL_ERR_DATA_SYNTAX, 1, "HTML", "download"},
     {"lfs_pointer.jsonl", PL_FORMAT_TEXT, PL_ERR_DATA_SYNTAX, 1, "Git LFS", "git lfs pull"},
     {"trailing_comma.jsonl", PL_FORMAT_TEXT, PL_ERR_DATA_SYNTAX, 13, "trailing comma", ""},
@@ -538,10 +538,10 @@ START_TEST(a_file_that_cannot_be_read_points_at_the_configuration) {
     ck_assert_int_eq(fixture_open(&f), PL_ERR_DATA_FILE);
     ck_assert_str_eq(f.d.file, "run.yaml");
     ck_assert_uint_eq(f.d.line, 7);
-    snprintf(f.path, sizeof f.path, "%s", DATA);
+    snprintf(f.path, sizeof f.path, "%s", DATA "/..");
     ck_assert_int_eq(fixture_open(&f), PL_ERR_DATA_FILE);
     ck_assert_ptr_nonnull(strstr(f.d.message, "no data file in the directory"));
-    ck_assert_ptr_nonnull(strstr(f.d.hint, ".jsonl, .json or .csv"));
+    ck_assert_ptr_nonnull(strstr(f.d.hint, ".jsonl, .json, .csv or .parquet"));
     fixture_write(&f, "", 0);
     ck_assert_int_eq(unlink(f.path), 0);
     ck_assert_int_eq(mkfifo(f.path, 0600), 0);

@@ -82,7 +82,8 @@ static const struct {
     {"a.csv", "text\n", "no rows in the file", "", PL_ERR_DATA_EMPTY, 0},
     {"a.csv", "text\n\"x\n\xE9\"\n", "invalid UTF-8 byte 0xE9", "", PL_ERR_DATA_SYNTAX, 2},
     {"a.csv", "answer\nx\n", "the format is not recognised", "", PL_ERR_DATA_FIELD, 2},
-    {"a.parquet", "PAR1....PAR1", "parquet", "a.parquet').to_json", PL_ERR_DATA_SYNTAX, 1},
+    {"a.parquet", "PAR1....PAR1", "Parquet file", "", PL_ERR_DATA_SYNTAX, 1},
+    {"a.parquet", "PARE....PARE", "encrypted", "without encryption", PL_ERR_DATA_SYNTAX, 1},
     {"a.arrow", "ARROW1..", "Arrow", "a.arrow').to_json", PL_ERR_DATA_SYNTAX, 1},
     {"a.arrow", "\xFF\xFF\xFF\xFFx", "Arrow", "a.arrow').to_json", PL_ERR_DATA_SYNTAX, 1},
 };
@@ -117,7 +118,7 @@ static const struct {
 #endif
     {FILES "nothing*.jsonl", "no file matches", "", PL_ERR_DATA_FILE},
     {FILES "converted", "no data file in the directory", "jsonl", PL_ERR_DATA_FILE},
-    {FILES "converted/*", "parquet", "to_json", PL_ERR_DATA_SYNTAX},
+    {FILES "converted/*", "Arrow", "to_json", PL_ERR_DATA_SYNTAX},
     {"https://example.org/rows.jsonl", "an address, not a file: https://example.org/rows.jsonl",
      "curl -LO 'https://example.org/rows.jsonl'", PL_ERR_DATA_FILE},
     {"https://example.org/rows?split=*", "an address, not a file", "curl", PL_ERR_DATA_FILE},
@@ -146,8 +147,7 @@ static const struct {
 } directories[] = {
     {{"dataset_dict.json", "train/a.arrow"}, "load_from_disk('%s')['train']"},
     {{"dataset_info.json", "state.json", "a.arrow"}, "load_from_disk('%s').to_json"},
-    {{"README.md", "a.parquet"}, "data_files='%s' + '/*.parquet'"},
-    {{"data/train-00000.parquet"}, "data_files='%s' + '/*/*.parquet'"},
+    {{"data/train-00000.parquet"}, "`path: DIR/*/*.parquet` reads them"},
     {{"data-0.arrow"}, "data_files='%s' + '/*.arrow'"},
     {{"data/a.jsonl"}, "`DIR/*/*` every one of its subdirectories"},
 };

@@ -161,7 +161,7 @@ static const struct {
 } others[] = {
     {"PK\x03\x04zip", "zip archive", 0},
     {"BZh91AY", "bzip2", 0},
-    {"PAR1\x15", "parquet", 0},
+    {"PAR1\x15", "Parquet", 0},
     {"ARROW1\0\0", "Arrow file", 8},
     {"\xFF\xFE{\0", "UTF-16", 4},
     {"\xFE\xFF\0{", "UTF-16", 4},
