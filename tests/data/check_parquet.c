@@ -1,8 +1,8 @@
 /* check_parquet.c - Parquet files are read as the same rows in JSON Lines are, and damaged ones, or
  * a library that is not there, end in a message. */
-#include "runtime/data/parquet/carquet.h"
 #include "runtime/data/parquet/unpack_parquet.h"
 #include "tests/data/fixture.h"
+#include "tests/support/carquet.h"
 #include "tests/support/scratch.h"
 
 #include <fcntl.h>
@@ -236,18 +236,9 @@ END_TEST
 
 #define ROWS(a) ((int)(sizeof(a) / sizeof *(a)))
 
-static bool has_library(void) {
-    struct pl_carquet c;
-    struct pl_diag d = {0};
-    const bool there = pl_carquet_load(&c, "", &d) == PL_ERR_OK;
-    if (!there) printf("skipped: needs carquet (pip install 'carquet==0.7.*'): %s\n", d.message);
-    pl_carquet_unload(&c);
-    return there;
-}
-
 int main(void) {
     Suite *suite = suite_create("parquet");
-    const bool there = has_library();
+    const bool there = carquet_is_there();
     TCase *t = tcase_create("library");
     tcase_add_loop_test(t, a_library_that_is_not_there_or_crashes_ends_in_a_message, 0,
                         ROWS(libraries));

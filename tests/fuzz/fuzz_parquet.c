@@ -1,9 +1,9 @@
 /* fuzz_parquet.c - a Parquet file: what is read of any file is one object of JSON for each line. A
  * crash of the library that decodes it ends the process of that, and is a damaged file here. */
 #include "estimator/base/json_scan.h"
-#include "runtime/data/parquet/carquet.h"
 #include "runtime/data/parquet/unpack_parquet.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/support/carquet.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -29,14 +29,8 @@ static bool none(const void *ctx, const char *name) {
 static void set_up(void) {
     static bool done;
     const struct rlimit limit = {CONTENT_MOST, CONTENT_MOST};
-    struct pl_carquet c;
-    struct pl_diag d = {0};
     if (done) return;
-    if (pl_carquet_load(&c, "", &d) != PL_ERR_OK) {
-        printf("skipped: needs carquet (pip install 'carquet==0.7.*')\n");
-        exit(77);
-    }
-    pl_carquet_unload(&c);
+    if (!carquet_is_there()) exit(77);
     signal(SIGXFSZ, SIG_IGN);
     FUZZ_CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
     FUZZ_CHECK(setenv("TMPDIR", fuzz_dir(), 1) == 0);
