@@ -2,7 +2,7 @@
  * a library that is not there, end in a message. */
 #include "runtime/data/parquet/unpack_parquet.h"
 #include "tests/data/fixture.h"
-#include "tests/support/carquet.h"
+#include "tests/support/with_carquet.h"
 #include "tests/support/scratch.h"
 
 #include <fcntl.h>
@@ -55,8 +55,9 @@ static char *content_of(const char *path, bool (*reads)(const void *ctx, const c
     return text;
 }
 
-static const char *const all_files[] = {"text",  "alpaca", "sharegpt", "messages",   "parts",
-                                        "pairs", "tokens", "types",    "preference", "no_rows"};
+static const char *const all_files[] = {"text",     "alpaca",     "sharegpt", "messages",
+                                        "parts",    "pairs",      "tokens",   "types",
+                                        "repeated", "preference", "no_rows"};
 
 START_TEST(a_row_is_what_pyarrow_reads) {
     char *got = content_of(parquet(all_files[_i]), any);

@@ -3,7 +3,7 @@
 #include "estimator/base/json_scan.h"
 #include "runtime/data/parquet/unpack_parquet.h"
 #include "tests/fuzz/fuzz.h"
-#include "tests/support/carquet.h"
+#include "tests/support/with_carquet.h"
 
 #include <fcntl.h>
 #include <signal.h>

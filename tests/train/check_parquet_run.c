@@ -1,6 +1,6 @@
 /* check_parquet_run.c - a run on Parquet files is the run on the same rows in JSON Lines, bit for
  * bit: shuffled, mixed, with held-out rows, resumed, from the cache. Through the real binary. */
-#include "tests/support/carquet.h"
+#include "tests/support/with_carquet.h"
 #include "tests/support/child.h"
 #include "tests/support/joblog.h"
 #include "tests/support/saved.h"

@@ -56,8 +56,10 @@ enum pl_carquet_physical {
     X(MAP)                                                                                         \
     X(LIST)                                                                                        \
     X(ENUM)                                                                                        \
-    X(DECIMAL) X(DATE) X(TIME) X(TIMESTAMP) X(INTEGER) X(NULL) X(JSON) X(BSON) X(UUID) X(FLOAT16)  \
-        X(VARIANT) X(GEOMETRY) X(GEOGRAPHY) X(INTERVAL)
+    X(DECIMAL)                                                                                     \
+    X(DATE)                                                                                        \
+    X(TIME) X(TIMESTAMP) X(INTEGER) X(NULL) X(JSON) X(BSON) X(UUID) X(FLOAT16) X(VARIANT)          \
+        X(GEOMETRY) X(GEOGRAPHY) X(INTERVAL)
 enum pl_carquet_logical_id {
 #define X(name) PL_CARQUET_##name,
     PL_CARQUET_LOGICALS(X)
@@ -90,11 +92,14 @@ enum { PL_CARQUET_REQUIRED, PL_CARQUET_OPTIONAL, PL_CARQUET_REPEATED };
     X(int64_t, column_read_batch_ex,                                                               \
       (struct pl_carquet_column * c, void *values, int64_t most, int16_t *definitions,             \
        int16_t *repetitions, struct pl_carquet_error *e))                                          \
+    X(int64_t, column_skip, (struct pl_carquet_column * c, int64_t n))                             \
     X(void, column_reader_free, (struct pl_carquet_column * c))                                    \
     X(int32_t, schema_num_columns, (const struct pl_carquet_schema *s))                            \
     X(int32_t, schema_num_elements, (const struct pl_carquet_schema *s))                           \
     X(int32_t, schema_column_path,                                                                 \
       (const struct pl_carquet_schema *s, int32_t column, const char **path, int32_t most))        \
+    X(int16_t, schema_max_def_level, (const struct pl_carquet_schema *s, int32_t column))          \
+    X(int16_t, schema_max_rep_level, (const struct pl_carquet_schema *s, int32_t column))          \
     X(const struct pl_carquet_element *, schema_get_element,                                       \
       (const struct pl_carquet_schema *s, int32_t i))                                              \
     X(const char *, schema_node_name, (const struct pl_carquet_element *e))                        \

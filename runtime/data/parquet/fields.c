@@ -62,19 +62,24 @@ static enum pl_parquet_value value_of(int physical, const struct pl_carquet_logi
     }
 }
 
-/* False: the types are none of the format. */
+/* False: the types are none of the format, or the library counts other levels: a damaged file may
+ * have a repetition that is none. */
 static bool set_leaf(struct making *m, struct pl_parquet_node *node,
                      const struct pl_carquet_element *e) {
     const struct pl_carquet_logical *logical = m->c->schema_node_logical_type(e);
     const int physical = m->c->schema_node_physical_type(e);
     if (physical < 0 || physical >= PL_CARQUET_PHYSICALS) return false;
     if (logical && (logical->id < 0 || logical->id >= PL_CARQUET_LOGICAL_IDS)) return false;
-    const int32_t length = m->c->schema_node_type_length(e);
+    const int32_t length = m->c->schema_node_type_length(e), leaf = (int32_t)m->t->leaves;
+    if (m->c->schema_max_def_level(m->schema, leaf) != node->definition ||
+        m->c->schema_max_rep_level(m->schema, leaf) != node->repetition)
+        return false;
     if (!physicals[physical].bytes && length <= 0) return false;
     node->shape = PL_PARQUET_LEAF;
     node->value = value_of(physical, logical);
     node->type = logical && logical->id ? logicals[logical->id] : physicals[physical].name;
     node->bytes = physicals[physical].bytes ? physicals[physical].bytes : (uint32_t)length;
+    node->apart = physical == PL_CARQUET_BYTE_ARRAY;
     node->leaf = m->t->leaves++;
     node->leaves = 1;
     return true;

@@ -39,6 +39,7 @@ struct pl_parquet_node {
     enum pl_parquet_value value; /* of a leaf */
     const char *type;            /* the name of a leaf's type */
     uint32_t bytes;              /* bytes of a leaf's value in memory */
+    bool apart;                  /* the value is a struct pl_carquet_bytes */
     uint32_t end;                /* T1 */
     uint32_t leaf, leaves;       /* its leaves are [leaf, leaf + leaves) */
     int16_t definition, repetition;

@@ -3,6 +3,7 @@
 #include "estimator/base/alloc.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 pl_err pl_parquet_damaged(const struct pl_parquet_leaves *l, uint32_t i, const char *what,
                           struct pl_diag *d) {
@@ -26,16 +27,48 @@ pl_err pl_parquet_leaves_create(struct pl_parquet_leaves *l, const struct pl_car
     return PL_ERR_OK;
 }
 
-/* Reads the next batch, and sets the front entry. */
+static pl_err open_column(struct pl_parquet_leaves *l, uint32_t i, struct pl_diag *d) {
+    struct pl_parquet_leaf *leaf = &l->leaf[i];
+    struct pl_carquet_error e = {.code = 0};
+    leaf->held_bytes = 0;
+    leaf->column = l->c->reader_get_column(l->reader, leaf->group, (int32_t)i, &e);
+    return leaf->column ? PL_ERR_OK : pl_parquet_damaged(l, i, e.message, d);
+}
+
+/* The library keeps the pages that it has decoded until their column is closed. */
+static pl_err open_again(struct pl_parquet_leaves *l, uint32_t i, struct pl_diag *d) {
+    pl_parquet_leaf_close(l, i);
+    PL_TRY(open_column(l, i, d));
+    const int64_t read = l->leaf[i].read;
+    if (l->c->column_skip(l->leaf[i].column, read) == read) return PL_ERR_OK;
+    return pl_parquet_damaged(l, i, "its pages have other values when they are read again", d);
+}
+
+/* Returns the bytes that the values of the batch refer to. */
+static uint64_t bytes_of_batch(const struct pl_parquet_leaf *leaf) {
+    uint64_t bytes = 0, n = 0;
+    for (int64_t k = 0; leaf->node->apart && k < leaf->n; k++) {
+        struct pl_carquet_bytes value;
+        if (leaf->definitions[k] != leaf->node->definition) continue;
+        memcpy(&value, leaf->values + n++ * sizeof value, sizeof value);
+        bytes += value.n > 0 ? (uint64_t)value.n : 0;
+    }
+    return bytes;
+}
+
+/* Reads the next batch. With a part of one comes the error that ended it, which the next call
+ * repeats. */
 static pl_err fill(struct pl_parquet_leaves *l, uint32_t i, struct pl_diag *d) {
     struct pl_parquet_leaf *leaf = &l->leaf[i];
     struct pl_carquet_error e = {.code = 0};
+    if (leaf->held_bytes > PL_PARQUET_HELD_BYTES) PL_TRY(open_again(l, i, d));
     leaf->n = l->c->column_read_batch_ex(leaf->column, leaf->values, PL_PARQUET_BATCH,
                                          leaf->definitions, leaf->repetitions, &e);
     leaf->at = 0;
     leaf->value = leaf->values;
     if (leaf->n < 0 || leaf->n > PL_PARQUET_BATCH) return pl_parquet_damaged(l, i, e.message, d);
-    /* With a part of a batch comes the error that ended it, which the next call repeats. */
+    leaf->read += leaf->n;
+    leaf->held_bytes += bytes_of_batch(leaf);
     return PL_ERR_OK;
 }
 
@@ -61,11 +94,11 @@ pl_err pl_parquet_leaf_next(struct pl_parquet_leaves *l, uint32_t i, struct pl_d
 pl_err pl_parquet_leaf_open(struct pl_parquet_leaves *l, uint32_t i, int32_t group,
                             struct pl_diag *d) {
     struct pl_parquet_leaf *leaf = &l->leaf[i];
-    struct pl_carquet_error e = {.code = 0};
     if (!leaf->values) leaf->values = pl_calloc(PL_PARQUET_BATCH, leaf->node->bytes);
     if (!leaf->values) return pl_host_oom(d, "a column of a Parquet file");
-    leaf->column = l->c->reader_get_column(l->reader, group, (int32_t)i, &e);
-    if (!leaf->column) return pl_parquet_damaged(l, i, e.message, d);
+    leaf->group = group;
+    leaf->read = 0;
+    PL_TRY(open_column(l, i, d));
     PL_TRY(fill(l, i, d));
     return set_front(l, i, d);
 }

@@ -1,7 +1,8 @@
 /* leaves.h - the leaves of a row group as streams of entries: levels, and a value if it is present.
  *
  * In: an open file, its tree.  Out: the entry at the front of each leaf.  Needs: fields.
- *   E1  memory holds a batch of each open leaf, and what the library keeps of its row group
+ *   E1  memory holds a batch of each open leaf, and what the library keeps for it: pages of a row
+ *       group until PL_PARQUET_HELD_BYTES of them were read, however large the group is
  *   E2  the end of a leaf is an entry of definition level -1 and repetition level 0
  *   E3  a level is never above that of its leaf's node
  * Use: pl_parquet_leaves_create(&l, &c, reader, &tree, &d); pl_parquet_leaf_open(&l, i, group, &d);
@@ -11,15 +12,19 @@
 
 #include "runtime/data/parquet/fields.h"
 
-#define PL_PARQUET_BATCH 1024
+#define PL_PARQUET_BATCH      1024
+#define PL_PARQUET_HELD_BYTES (UINT64_C(32) << 20)
 
 struct pl_parquet_leaf {
     const struct pl_parquet_node *node;
     struct pl_carquet_column *column; /* NULL: closed */
     char *values;                     /* owned: the values that are present, one after the other */
     int16_t definitions[PL_PARQUET_BATCH], repetitions[PL_PARQUET_BATCH];
-    int64_t n, at;     /* entries of the batch, and the front one */
-    const char *value; /* the value of the front entry if it is present, else of the next one */
+    int64_t n, at; /* entries of the batch, and the front one */
+    int32_t group; /* the row group, of which `read` entries were in batches */
+    int64_t read;
+    uint64_t held_bytes; /* bytes of values since the column was opened */
+    const char *value;   /* the value of the front entry if it is present, else of the next one */
     int16_t definition, repetition; /* of the front entry */
 };
 

@@ -1,6 +1,6 @@
-/* carquet.h - tests that decode Parquet files are skipped where the library for it is not there. */
-#ifndef PL_TESTS_SUPPORT_CARQUET_H
-#define PL_TESTS_SUPPORT_CARQUET_H
+/* with_carquet.h - tests that decode Parquet files are skipped where the library for it is not there. */
+#ifndef PL_TESTS_SUPPORT_WITH_CARQUET_H
+#define PL_TESTS_SUPPORT_WITH_CARQUET_H
 
 #include "runtime/data/parquet/carquet.h"
 
