@@ -275,11 +275,10 @@ static pl_err read_file(const char *path, FILE *f, char **text, uint64_t *bytes,
 }
 
 static pl_err read_known(const char *name, char **text, uint64_t *bytes, struct pl_diag *d) {
-    const struct pl_known_model *k = pl_catalogue_find(name);
+    const struct pl_known_model *k = pl_catalogue_find(name, NULL);
     if (!k)
         return pl_diag_set(d, PL_ERR_MODEL_FILE, "no model of the catalogue is called `%s`", name);
-    *text = pl_strdup(k->config);
-    if (!*text) return pl_host_oom(d, name);
+    PL_TRY(pl_catalogue_config(k, text, d));
     *bytes = strlen(*text);
     return PL_ERR_OK;
 }

@@ -227,40 +227,60 @@ static bool read_ref(const char *path, char ref[REF_MAX]) {
 
 enum cached { CACHED_NO, CACHED_YES, CACHED_BROKEN };
 
-/* Finds the snapshot of refs/main, and its GGUF file where it holds no config.json. BROKEN: the
- * repository is there, and neither is; `why` then says so. An error is a lack of memory, which
- * must not be taken for a cache without the model. */
-static pl_err find_snapshot(const char *repository, enum cached *out, struct pl_text *dir,
-                            char **gguf, struct pl_text *why, struct pl_diag *d) {
+struct snapshot {
+    enum cached cached;
+    char *repository;        /* owned; NULL: there is no cache */
+    struct pl_text dir, why; /* BROKEN: `why` tells it */
+    char *gguf;              /* owned: its model where it holds no config.json */
+};
+
+static void finish_snapshot(struct snapshot *s) {
+    pl_text_finish(&s->dir);
+    pl_text_finish(&s->why);
+    free(s->repository);
+    free(s->gguf);
+}
+
+/* Finds the snapshot of refs/main. BROKEN: the repository is there, and neither config.json nor one
+ * GGUF file is. An error is a lack of memory, which must not be taken for a cache without the
+ * model, or a cache of several GGUF files. */
+static pl_err find_snapshot(struct snapshot *s, struct pl_diag *d) {
     char ref[REF_MAX];
-    *out = CACHED_NO;
-    if (!is_directory(repository)) return PL_ERR_OK;
-    *out = CACHED_BROKEN;
-    pl_text_addf(dir, "%s/refs/main", repository);
-    if (dir->failed) return out_of_memory(d);
-    if (!read_ref(pl_text_str(dir), ref)) {
-        if (errno == ENOMEM) return pl_host_oom(d, pl_text_str(dir));
-        pl_text_addf(why, "%s does not name a snapshot", pl_text_str(dir));
-        return why->failed ? out_of_memory(d) : PL_ERR_OK;
+    s->cached = CACHED_NO;
+    if (!is_directory(s->repository)) return PL_ERR_OK;
+    s->cached = CACHED_BROKEN;
+    pl_text_addf(&s->dir, "%s/refs/main", s->repository);
+    if (s->dir.failed) return out_of_memory(d);
+    if (!read_ref(pl_text_str(&s->dir), ref)) {
+        if (errno == ENOMEM) return pl_host_oom(d, pl_text_str(&s->dir));
+        pl_text_addf(&s->why, "%s does not name a snapshot", pl_text_str(&s->dir));
+        return s->why.failed ? out_of_memory(d) : PL_ERR_OK;
     }
-    pl_text_finish(dir);
-    pl_text_addf(dir, "%s/snapshots/%s", repository, ref);
-    char *config = dir->failed ? NULL : joined(pl_text_str(dir), "config.json");
+    pl_text_finish(&s->dir);
+    pl_text_addf(&s->dir, "%s/snapshots/%s", s->repository, ref);
+    char *config = s->dir.failed ? NULL : joined(pl_text_str(&s->dir), "config.json");
     if (!config) return out_of_memory(d);
     const bool there = exists(config);
-    if (!there) pl_text_addf(why, "%s: %s", config, strerror(errno));
+    if (!there) pl_text_addf(&s->why, "%s: %s", config, strerror(errno));
     free(config);
-    if (!there) PL_TRY(find_gguf(pl_text_str(dir), gguf, d));
-    if (there || *gguf) *out = CACHED_YES;
-    return why->failed ? out_of_memory(d) : PL_ERR_OK;
+    if (!there) PL_TRY(find_gguf(pl_text_str(&s->dir), &s->gguf, d));
+    if (there || s->gguf) s->cached = CACHED_YES;
+    return s->why.failed ? out_of_memory(d) : PL_ERR_OK;
 }
 
 /* --- all three -------------------------------------------------------------------------------- */
 
+bool pl_model_hub_id(const char *name, char id[PL_KNOWN_ID]) {
+    struct pl_known_as as;
+    if (pl_catalogue_find(name, &as)) name = as.id;
+    if (!strchr(name, '/') || !is_hub_id(name) || strlen(name) >= PL_KNOWN_ID) return false;
+    memcpy(id, name, strlen(name) + 1);
+    return true;
+}
+
 void pl_model_add_fetching(const char *name, struct pl_text *out) {
-    const struct pl_known_model *k = strchr(name, '/') ? NULL : pl_catalogue_find(name);
-    const char *id = k ? k->ids[0] : name;
-    if (!strchr(id, '/') || !is_hub_id(id)) return;
+    char id[PL_KNOWN_ID];
+    if (!pl_model_hub_id(name, id)) return;
     pl_text_addf(out,
                  "`hf download %s` fetches the model; a gated model needs its licence accepted on "
                  "huggingface.co and a token (`hf auth login`) first",
@@ -305,39 +325,45 @@ static pl_err refuse_model(const char *name, const char *repository, const char 
     return PL_ERR_MODEL_FILE;
 }
 
+/* Finds the snapshot of the first id that is in the cache. *repository is the directory of the last
+ * one that was looked for. */
+static pl_err find_cached(const char *const ids[2], struct snapshot *s, struct pl_diag *d) {
+    for (size_t i = 0; i < 2 && ids[i] && s->cached == CACHED_NO; i++) {
+        free(s->repository);
+        PL_TRY(repository_dir(ids[i], &s->repository, d));
+        if (s->repository) PL_TRY(find_snapshot(s, d));
+    }
+    return PL_ERR_OK;
+}
+
 pl_err pl_model_resolve(const char *name, struct pl_model_ref *out, struct pl_text *notes,
                         struct pl_diag *d) {
     bool there, directory;
+    struct pl_known_as as;
     *out = (struct pl_model_ref){0};
+    const struct pl_known_model *k = pl_catalogue_find(name, &as);
     PL_TRY(look_at(name, &there, &directory, d));
-    if (there || !is_hub_id(name)) return as_path(name, directory, out, d);
+    if (there || (!k && !is_hub_id(name))) return as_path(name, directory, out, d);
 
-    struct pl_text dir = {0}, why = {0};
-    char *repository = NULL, *gguf = NULL;
-    const struct pl_known_model *k = pl_catalogue_find(name);
-    enum cached cached = CACHED_NO;
-    pl_err err = repository_dir(name, &repository, d);
-    if (err == PL_ERR_OK && repository)
-        err = find_snapshot(repository, &cached, &dir, &gguf, &why, d);
+    struct snapshot s = {0};
+    if (k && as.guessed && notes) pl_text_addf(notes, "`%s` is taken for %s\n", name, as.id);
+    pl_err err = find_cached((const char *const[2]){name, k ? as.id : NULL}, &s, d);
     if (err != PL_ERR_OK) goto out;
-    if (gguf) {
-        char *weights = pl_strdup(gguf);
-        err = set_ref(out, PL_ORIGIN_HUB_CACHE, gguf, weights, d);
-    } else if (cached == CACHED_YES) {
-        char *config = joined(pl_text_str(&dir), "config.json");
-        err = set_ref(out, PL_ORIGIN_HUB_CACHE, config, pl_strdup(pl_text_str(&dir)), d);
+    if (s.cached == CACHED_YES && s.gguf) {
+        err = set_ref(out, PL_ORIGIN_HUB_CACHE, pl_strdup(s.gguf), pl_strdup(s.gguf), d);
+    } else if (s.cached == CACHED_YES) {
+        char *config = joined(pl_text_str(&s.dir), "config.json");
+        err = set_ref(out, PL_ORIGIN_HUB_CACHE, config, pl_strdup(pl_text_str(&s.dir)), d);
     } else if (k) {
-        if (cached == CACHED_BROKEN && notes)
+        if (s.cached == CACHED_BROKEN && notes)
             pl_text_addf(notes, "the hub cache of `%s` is broken (%s): taken from the catalogue\n",
-                         name, pl_text_str(&why));
+                         name, pl_text_str(&s.why));
         err = as_known(k, out, d);
     } else {
-        err = refuse_model(name, repository, pl_text_str(&why), d);
+        err = refuse_model(name, s.repository, pl_text_str(&s.why), d);
     }
 out:
-    pl_text_finish(&dir);
-    pl_text_finish(&why);
-    free(repository);
+    finish_snapshot(&s);
     return err;
 }
 

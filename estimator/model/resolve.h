@@ -10,6 +10,8 @@
  *       (huggingface_hub, "Understand caching")
  *   R3  nothing is guessed: a cache whose snapshot is broken is named in a note, and passed over
  *       only for a model of the catalogue
+ *   R4  a name that the catalogue knows by another spelling is looked for in the cache by its id as
+ *       well, and a note says which id was taken
  * Use: struct pl_model_ref ref;
  *      if (pl_model_resolve("Qwen/Qwen2.5-7B", &ref, &notes, &d) == PL_ERR_OK)
  *          pl_model_read(ref.config, &model, &d);
@@ -18,6 +20,7 @@
 #define PL_ESTIMATOR_MODEL_RESOLVE_H
 
 #include "estimator/base/text.h"
+#include "estimator/model/catalogue.h"
 
 enum pl_model_origin { PL_ORIGIN_PATH, PL_ORIGIN_HUB_CACHE, PL_ORIGIN_CATALOGUE };
 
@@ -35,8 +38,10 @@ pl_err pl_model_resolve(const char *name, struct pl_model_ref *out, struct pl_te
 /* Records MODEL_WEIGHTS: the weights of `name` are not on this machine; the hint is the command
  * that fetches them. */
 pl_err pl_model_not_here(const char *name, struct pl_diag *d);
-/* Appends "`hf download ID` fetches the model ..." for a name of the catalogue or an id of the hub;
- * nothing for a text that reads like a path. */
+/* Writes the Hugging Face id that `name` stands for, of the catalogue or as it is written; false if
+ * it stands for none. */
+bool pl_model_hub_id(const char *name, char id[PL_KNOWN_ID]);
+/* Appends "`hf download ID` fetches the model ..." where pl_model_hub_id finds an id. */
 void pl_model_add_fetching(const char *name, struct pl_text *out);
 void pl_model_ref_finish(struct pl_model_ref *ref); /* leaves {0} */
 

@@ -6,6 +6,7 @@
 #include "tests/support/scratch.h"
 
 #include <check.h>
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define N_MODELS 38
+#define N_MODELS 91
+#define N_IDS    324
 
 static const struct pl_known_model *known(int i) {
     size_t n;
@@ -23,7 +25,29 @@ static const struct pl_known_model *known(int i) {
 }
 
 static pl_err read_known(const struct pl_known_model *k, struct pl_model *out, struct pl_diag *d) {
-    return pl_model_parse(k->name, k->config, strlen(k->config), out, d);
+    char *text;
+    PL_TRY(pl_catalogue_config(k, &text, d));
+    pl_err err = pl_model_parse(k->name, text, strlen(text), out, d);
+    free(text);
+    return err;
+}
+
+struct counts {
+    uint64_t params, linear;
+};
+
+/* The line of params.csv; zeros where there is none. */
+static struct counts published_counts(const char *name) {
+    struct counts c = {0};
+    char line[256];
+    FILE *f = fopen(CONFIGS "/params.csv", "r");
+    ck_assert_ptr_nonnull(f);
+    while (fgets(line, sizeof line, f))
+        if (strncmp(line, name, strlen(name)) == 0 && line[strlen(name)] == ',')
+            ck_assert_int_eq(
+                sscanf(line + strlen(name), ",%" SCNu64 ",%*d,%" SCNu64, &c.params, &c.linear), 2);
+    fclose(f);
+    return c;
 }
 
 START_TEST(a_row_reads_as_the_published_file_does) {
@@ -31,38 +55,94 @@ START_TEST(a_row_reads_as_the_published_file_does) {
     struct pl_diag d = {0};
     const struct pl_known_model *k = known(_i);
     const char *path = textf("%s/%s/config.json", CONFIGS, k->name);
+    if (k->like && !published_counts(k->name).params) return; /* has the sizes of that row */
     ck_assert_msg(read_known(k, &built_in, &d) == PL_ERR_OK, "%s: %s", k->name, d.message);
     ck_assert_msg(pl_model_read(path, &published, &d) == PL_ERR_OK, "%s: %s", path, d.message);
     ck_assert_mem_eq(&built_in, &published, sizeof published);
 }
 END_TEST
 
+/* A row without a line has the sizes of the row that it is like. */
 START_TEST(a_row_has_the_exact_counts) {
     static struct pl_model m;
-    const struct pl_known_model *k = known(_i);
-    char line[256];
-    uint64_t params = 0, linear = 0;
-    FILE *f = fopen(CONFIGS "/params.csv", "r");
-    ck_assert_ptr_nonnull(f);
-    while (fgets(line, sizeof line, f))
-        if (strncmp(line, k->name, strlen(k->name)) == 0 && line[strlen(k->name)] == ',')
-            ck_assert_int_eq(
-                sscanf(line + strlen(k->name), ",%" SCNu64 ",%*d,%" SCNu64, &params, &linear), 2);
-    fclose(f);
+    const struct pl_known_model *k = known(_i), *sized = k;
+    struct counts c = published_counts(k->name);
+    while (!c.params && sized->like) {
+        sized = pl_catalogue_find(sized->like, NULL);
+        c = published_counts(sized->name);
+    }
     ck_assert_int_eq(read_known(k, &m, NULL), PL_ERR_OK);
-    ck_assert_uint_gt(params, 0);
-    ck_assert_uint_eq(pl_model_param_count(&m), params);
-    ck_assert_uint_eq(pl_model_linear_params(&m), linear);
+    ck_assert_uint_gt(c.params, 0);
+    ck_assert_msg(pl_model_param_count(&m) == c.params, "%s", k->name);
+    ck_assert_msg(pl_model_linear_params(&m) == c.linear, "%s", k->name);
+}
+END_TEST
+
+START_TEST(a_row_like_another_one_differs_from_it_and_stands_behind_it) {
+    static struct pl_model own, whole; /* zeroed: padding compares too */
+    const struct pl_known_model *k = known(_i);
+    if (!k->like) return;
+    const struct pl_known_model *like = pl_catalogue_find(k->like, NULL);
+    ck_assert_ptr_nonnull(like);
+    ck_assert_msg(like < k && strcmp(like->name, k->like) == 0, "%s", k->name);
+    ck_assert_int_eq(read_known(k, &own, NULL), PL_ERR_OK);
+    ck_assert_int_eq(read_known(like, &whole, NULL), PL_ERR_OK);
+    ck_assert_msg(memcmp(&own, &whole, sizeof own) != 0, "%s", k->name);
 }
 END_TEST
 
 START_TEST(every_name_and_id_leads_to_its_own_row) {
     const struct pl_known_model *k = known(_i);
-    ck_assert_ptr_eq(pl_catalogue_find(k->name), k);
+    char id[PL_KNOWN_ID];
+    struct pl_known_as as;
+    ck_assert_ptr_eq(pl_catalogue_find(k->name, NULL), k);
     ck_assert_ptr_nonnull(k->ids[0]);
-    for (int i = 0; i < PL_KNOWN_IDS && k->ids[i]; i++) {
-        ck_assert_ptr_eq(pl_catalogue_find(k->ids[i]), k);
-        ck_assert_ptr_eq(pl_catalogue_find(strchr(k->ids[i], '/') + 1), k);
+    for (size_t i = 0; pl_catalogue_id(k, i, id); i++) {
+        ck_assert_msg(strchr(id, '/') && strchr(id, '/')[1], "%s", id);
+        ck_assert_ptr_eq(pl_catalogue_find(id, &as), k);
+        ck_assert_str_eq(as.id, id);
+        ck_assert(!as.guessed);
+        ck_assert_ptr_eq(pl_catalogue_find(strchr(id, '/') + 1, &as), k);
+        ck_assert(!as.guessed);
+    }
+}
+END_TEST
+
+START_TEST(the_table_knows_as_many_ids_as_it_is_said_to) {
+    char id[PL_KNOWN_ID];
+    size_t n = 0;
+    for (int i = 0; i < N_MODELS; i++)
+        for (size_t j = 0; pl_catalogue_id(known(i), j, id); j++)
+            n++;
+    ck_assert_uint_eq(n, N_IDS);
+}
+END_TEST
+
+/* Writes the name with every separator as `separator`, without any that stands before a digit. */
+static const char *respelt(const char *name, char separator) {
+    static char out[PL_KNOWN_ID];
+    size_t n = 0;
+    for (const char *s = name; *s; s++) {
+        const bool is_separator = strchr("-_.", *s) != NULL;
+        const bool may_go =
+            n > 0 && isalpha((unsigned char)out[n - 1]) && isdigit((unsigned char)s[is_separator]);
+        if (is_separator && may_go) continue;
+        out[n++] = is_separator ? separator : (char)toupper((unsigned char)*s);
+    }
+    out[n] = 0;
+    return out;
+}
+
+/* No two rows share a spelling, so that no name is taken for another model's. */
+START_TEST(every_id_is_found_however_its_words_are_separated) {
+    const struct pl_known_model *k = known(_i);
+    char id[PL_KNOWN_ID];
+    struct pl_known_as as;
+    ck_assert_ptr_eq(pl_catalogue_find(respelt(k->name, '_'), NULL), k);
+    for (size_t i = 0; pl_catalogue_id(k, i, id); i++) {
+        ck_assert_ptr_eq(pl_catalogue_find(respelt(id, '_'), &as), k);
+        ck_assert_str_eq(as.id, id);
+        ck_assert_ptr_eq(pl_catalogue_find(respelt(strchr(id, '/') + 1, '.'), NULL), k);
     }
 }
 END_TEST
@@ -70,23 +150,58 @@ END_TEST
 static const struct {
     const char *name, *row;
 } names[] = {
-    {"Qwen/Qwen2.5-7B-Instruct", "Qwen2.5-7B"},
-    {"qwen2.5-7b-instruct", "Qwen2.5-7B"},
+    {"Qwen/Qwen2.5-7B-Instruct", "Qwen2.5-7B-Instruct"},
+    {"qwen2.5-7b-instruct", "Qwen2.5-7B-Instruct"},
+    {"unsloth/Meta-Llama-3.1-8B-Instruct", "Llama-3.1-8B"},
+    {"unsloth/Meta-Llama-3.1-8B-Instruct-bnb-4bit", "Llama-3.1-8B-bnb-4bit"},
+    {"NousResearch/Llama-3.2-1B", "Llama-3.2-1B"},
+    {"Qwen/Qwen3-4B-Instruct-2507", "Qwen3-4B-2507"},
+    {"deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B", "DeepSeek-R1-Distill-Qwen-1.5B"},
+    {"unsloth/phi-4", NULL}, /* converted to another family */
+    {"unsloth/Qwen2.5-7B-unsloth-bnb-4bit", NULL},
+    {"Qwen/Qwen2-57B", NULL}, /* has the letters of Qwen2.5-7B */
+    {"qwen257b", NULL},
     {"meta-llama/Meta-Llama-3-8B", "Llama-3-8B"},
     {"llama-2-7b", "Llama-2-7B"},
     {"Llama-2-7b-chat-hf", "Llama-2-7B"},
     {"somebody/Qwen2.5-7B", NULL}, /* another repository may hold another architecture */
+    {"-Qwen2.5-7B", NULL},
+    {"./Qwen2.5-7B", NULL},
+    {"-", NULL},
     {"Qwen/", NULL},
-    {"Qwen2.5", NULL},
+    {"Qwen2.", NULL},
     {"", NULL},
 };
 
 START_TEST(letter_case_does_not_matter_and_owners_do) {
-    const struct pl_known_model *k = pl_catalogue_find(names[_i].name);
+    const struct pl_known_model *k = pl_catalogue_find(names[_i].name, NULL);
     if (names[_i].row)
         ck_assert_str_eq(k->name, names[_i].row);
     else
         ck_assert_ptr_null(k);
+}
+END_TEST
+
+static const struct {
+    const char *name, *id;
+} spoken[] = {
+    {"llama3.1:8b", "meta-llama/Llama-3.1-8B-Instruct"},
+    {"llama3.1", "meta-llama/Llama-3.1-8B-Instruct"},
+    {"Llama3.1-8B", "meta-llama/Llama-3.1-8B"},
+    {"qwen2.5:7b", "Qwen/Qwen2.5-7B-Instruct"},
+    {"qwen2_5-7b", "Qwen/Qwen2.5-7B"},
+    {"Qwen/Qwen2_5-7B_Instruct", "Qwen/Qwen2.5-7B-Instruct"},
+    {"mistral", "mistralai/Mistral-7B-Instruct-v0.3"},
+    {"phi4", "microsoft/phi-4"},
+    {"gemma3-4b-it", "google/gemma-3-4b-it"},
+    {"deepseek-r1:7b", "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B"},
+};
+
+START_TEST(what_people_write_is_taken_for_an_id_and_said_to_be_a_guess) {
+    struct pl_known_as as;
+    ck_assert_msg(pl_catalogue_find(spoken[_i].name, &as) != NULL, "%s", spoken[_i].name);
+    ck_assert_str_eq(as.id, spoken[_i].id);
+    ck_assert(as.guessed);
 }
 END_TEST
 
@@ -167,6 +282,22 @@ START_TEST(the_hub_cache_is_found_where_each_variable_puts_it) {
                                             roots[_i].root));
     ck_assert_str_eq(ref.config, textf("%s/config.json", ref.weights_dir));
     pl_model_ref_finish(&ref);
+}
+END_TEST
+
+START_TEST(a_model_is_found_in_the_cache_by_the_id_that_its_name_means) {
+    struct pl_model_ref ref;
+    struct pl_text notes = {0};
+    make_snapshot(".cache/huggingface/hub", "models--Qwen--Qwen2.5-7B-Instruct", "1", "1");
+    ck_assert_int_eq(pl_model_resolve("qwen2.5-7b-instruct", &ref, &notes, NULL), PL_ERR_OK);
+    ck_assert_int_eq(ref.origin, PL_ORIGIN_HUB_CACHE);
+    ck_assert_str_eq(pl_text_str(&notes), "");
+    pl_model_ref_finish(&ref);
+    ck_assert_int_eq(pl_model_resolve("qwen2.5:7b", &ref, &notes, NULL), PL_ERR_OK);
+    ck_assert_int_eq(ref.origin, PL_ORIGIN_HUB_CACHE);
+    ck_assert_str_eq(pl_text_str(&notes), "`qwen2.5:7b` is taken for Qwen/Qwen2.5-7B-Instruct\n");
+    pl_model_ref_finish(&ref);
+    pl_text_finish(&notes);
 }
 END_TEST
 
@@ -255,7 +386,7 @@ START_TEST(the_scheme_reads_the_catalogue_and_nothing_else) {
     ck_assert_uint_eq(pl_model_param_count(&m), 134515008);
     ck_assert_int_eq(pl_model_read_text("catalogue:SmolLM2-135M", &text, &bytes, NULL), PL_ERR_OK);
     ck_assert_uint_eq(strlen(text), bytes);
-    ck_assert_str_eq(text, pl_catalogue_find("SmolLM2-135M")->config);
+    ck_assert_str_eq(text, pl_catalogue_find("SmolLM2-135M", NULL)->config);
     free(text);
     ck_assert_int_eq(pl_model_read("catalogue:nothing", &m, &d), PL_ERR_MODEL_FILE);
     ck_assert_ptr_nonnull(strstr(d.message, "`nothing`"));
@@ -269,13 +400,20 @@ int main(void) {
     TCase *tc = tcase_create("catalogue");
     tcase_add_loop_test(tc, a_row_reads_as_the_published_file_does, 0, N_MODELS);
     tcase_add_loop_test(tc, a_row_has_the_exact_counts, 0, N_MODELS);
+    tcase_add_loop_test(tc, a_row_like_another_one_differs_from_it_and_stands_behind_it, 0,
+                        N_MODELS);
     tcase_add_loop_test(tc, every_name_and_id_leads_to_its_own_row, 0, N_MODELS);
+    tcase_add_loop_test(tc, every_id_is_found_however_its_words_are_separated, 0, N_MODELS);
+    tcase_add_test(tc, the_table_knows_as_many_ids_as_it_is_said_to);
+    tcase_add_loop_test(tc, what_people_write_is_taken_for_an_id_and_said_to_be_a_guess, 0,
+                        COUNT(spoken));
     tcase_add_loop_test(tc, letter_case_does_not_matter_and_owners_do, 0, COUNT(names));
     tcase_add_loop_test(tc, the_nearest_names_come_nearest_first, 0, COUNT(misspelt));
     suite_add_tcase(s, tc);
     tc = tcase_create("resolve");
     tcase_add_checked_fixture(tc, make_hub, remove_hub);
     tcase_add_loop_test(tc, the_hub_cache_is_found_where_each_variable_puts_it, 0, COUNT(roots));
+    tcase_add_test(tc, a_model_is_found_in_the_cache_by_the_id_that_its_name_means);
     tcase_add_test(tc, a_directory_wins_over_the_cache_and_the_cache_over_the_catalogue);
     tcase_add_test(tc, without_a_cache_the_catalogue_answers_and_has_no_weights);
     tcase_add_loop_test(tc, a_broken_cache_is_named_and_only_a_known_model_passes_it_over, 0,

@@ -7,13 +7,23 @@
 #include "estimator/model/catalogue.h"
 #include "estimator/model/model.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static json_t *ids_json(const struct pl_known_model *k) {
     json_t *list = json_array();
-    for (size_t i = 0; i < PL_KNOWN_IDS && k->ids[i]; i++)
-        pl_json_append(&list, json_string(k->ids[i]));
+    char id[PL_KNOWN_ID];
+    for (size_t i = 0; pl_catalogue_id(k, i, id); i++)
+        pl_json_append(&list, json_string(id));
     return list;
+}
+
+static pl_err read_known(const struct pl_known_model *k, struct pl_model *m, struct pl_diag *d) {
+    char *text;
+    PL_TRY(pl_catalogue_config(k, &text, d));
+    pl_err err = pl_model_parse(k->name, text, strlen(text), m, d);
+    free(text);
+    return err;
 }
 
 static json_t *model_json(const struct pl_known_model *k, const struct pl_model *m) {
@@ -28,7 +38,7 @@ static json_t *model_json(const struct pl_known_model *k, const struct pl_model 
 
 static void print_model(const struct pl_known_model *k, const struct pl_model *m) {
     char params[PL_COUNT_TEXT];
-    printf("%-18s %15s  %-8s %6u %6u %7u  %s\n", k->name,
+    printf("%-30s %15s  %-8s %6u %6u %7u  %s\n", k->name,
            pl_count_text(pl_model_param_count(m), params), pl_family_name(m->family),
            (unsigned)m->layers, (unsigned)m->hidden, (unsigned)m->vocab, k->ids[0]);
 }
@@ -41,13 +51,12 @@ int pl_cmd_models(const struct pl_cli *cli) {
     struct pl_diag d = {0};
     pl_err err = PL_ERR_OK;
     if (!as_json)
-        printf("%-18s %15s  %-8s %6s %6s %7s  %s\n", "name", "parameters", "family", "layers",
+        printf("%-30s %15s  %-8s %6s %6s %7s  %s\n", "name", "parameters", "family", "layers",
                "hidden", "vocab", "Hugging Face id");
     for (size_t i = 0; i < n && err == PL_ERR_OK; i++) {
         struct pl_model m;
         const struct pl_known_model *k = &known[i];
-        err = pl_model_parse(k->name, k->config, strlen(k->config), &m, &d);
-        if (err != PL_ERR_OK) break;
+        if ((err = read_known(k, &m, &d)) != PL_ERR_OK) break;
         if (!as_json)
             print_model(k, &m);
         else if (json_array_append_new(list, model_json(k, &m)) != 0)
