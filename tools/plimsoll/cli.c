@@ -46,13 +46,15 @@ bool pl_cli_next_choice(const char **rest, const char **s, int *n) {
 
 /* --- names ----------------------------------------------------------------------------------- */
 
-static uint64_t allowed_flags(const struct pl_command *c) {
-    return PL_FLAGS_GLOBAL | (c ? c->flags : 0);
+_Static_assert(PL_FLAG_COUNT - PL_FLAG_SHARED <= PL_FLAG_BITS_MAX, "a bit for every flag");
+
+static bool is_allowed(const struct pl_command *c, int flag) {
+    return pl_flag_in((struct pl_flag_set){true, c ? c->flags : 0}, flag);
 }
 
 static int find_flag(const struct pl_command *c, const char *name) {
     for (int i = 0; i < PL_FLAG_COUNT; i++)
-        if ((allowed_flags(c) >> i & 1) && strcmp(flags[i].name, name) == 0) return i;
+        if (is_allowed(c, i) && strcmp(flags[i].name, name) == 0) return i;
     return -1;
 }
 
@@ -68,7 +70,7 @@ static const char *nearest_flag(const struct pl_command *c, const char *name) {
     const char *names[PL_FLAG_COUNT + PL_KEY_COUNT + N_SYNONYMS];
     size_t n = 0;
     for (int i = 0; i < PL_FLAG_COUNT; i++)
-        if (allowed_flags(c) >> i & 1) names[n++] = flags[i].name;
+        if (is_allowed(c, i)) names[n++] = flags[i].name;
     if (c && c->keys) {
         uint32_t n_keys;
         const struct pl_key_info *keys = pl_key_table(&n_keys);

@@ -26,7 +26,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* The flags that are not configuration keys. Names are written with `_`; users may type `-` too.
+/* The flags that are not configuration keys: those of every command come first. Names are written with `_`; users may type `-` too.
  * X(id, name, short or 0, value, key, unit, help)
  *   value  "" for a switch, a placeholder such as "SIZE", or the choices: "auto|always|never"
  *   key    non-empty: the flag is another spelling of this configuration key, and the value,
@@ -111,10 +111,27 @@ enum pl_cli_flag {
 #undef X
         PL_FLAG_COUNT
 };
-#define PL_FLAG_BIT(id) (UINT64_C(1) << PL_FLAG_##id)
-#define PL_FLAGS_GLOBAL                                                                            \
-    (PL_FLAG_BIT(HELP) | PL_FLAG_BIT(VERSION) | PL_FLAG_BIT(QUIET) | PL_FLAG_BIT(JSON) |           \
-     PL_FLAG_BIT(COLOR) | PL_FLAG_BIT(NO_PROGRESS))
+/* The number of flags that every command takes; the others have a bit each. */
+#define PL_FLAG_SHARED   (PL_FLAG_NO_PROGRESS + 1)
+#define PL_FLAG_BIT(id)  (UINT64_C(1) << (PL_FLAG_##id - PL_FLAG_SHARED))
+#define PL_FLAG_BITS_MAX 64
+
+/* Some of the flags. */
+struct pl_flag_set {
+    bool shared;   /* those of every command */
+    uint64_t bits; /* PL_FLAG_BIT()s */
+};
+#define PL_FLAGS_SHARED                                                                            \
+    (struct pl_flag_set) {                                                                         \
+        .shared = true                                                                             \
+    }
+#define PL_FLAGS_OWN(command)                                                                      \
+    (struct pl_flag_set) {                                                                         \
+        .bits = (command)->flags                                                                   \
+    }
+static inline bool pl_flag_in(struct pl_flag_set set, int flag) {
+    return flag < PL_FLAG_SHARED ? set.shared : set.bits >> (flag - PL_FLAG_SHARED) & 1;
+}
 
 struct pl_flag_info {
     const char *name, *value, *key, *unit, *help;
@@ -142,7 +159,7 @@ struct pl_command {
     int (*run)(const struct pl_cli *cli); /* returns the exit status */
     enum pl_cli_arg arg;
     uint32_t min_args, max_args;
-    uint64_t flags; /* PL_FLAG_BIT()s in addition to the global ones */
+    uint64_t flags; /* PL_FLAG_BIT()s in addition to those of every command */
     bool keys;      /* configuration keys as flags and as key=value */
 };
 const struct pl_command *pl_cli_commands(uint32_t *n);
@@ -155,7 +172,7 @@ struct pl_cli {
     uint32_t n_args;
     const char **overrides; /* "key=value" for pl_job_read, in the order typed */
     uint32_t n_overrides;
-    char **owned;      /* memory of overrides and of paths */
+    char **owned; /* memory of overrides and of paths */
     uint32_t n_owned;
     char *const *argv; /* borrowed; as it was parsed, ends with NULL */
 };

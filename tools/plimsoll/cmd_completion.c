@@ -7,7 +7,9 @@
 
 #include <string.h>
 
-static bool is_choices(const char *value) { return strchr(value, '|') != NULL; }
+static bool is_choices(const char *value) {
+    return strchr(value, '|') != NULL;
+}
 
 static void print_choices(const char *choices) {
     const char *s;
@@ -41,11 +43,11 @@ static void print_command_names(void) {
         printf("%s%s", i ? " " : "", commands[i].name);
 }
 
-static void print_flag_names(uint64_t mask) {
+static void print_flag_names(struct pl_flag_set set) {
     const struct pl_flag_info *flags = pl_cli_flags();
     char text[PL_FLAG_TEXT];
     for (int i = 0; i < PL_FLAG_COUNT; i++) {
-        if (!(mask >> i & 1)) continue;
+        if (!pl_flag_in(set, i)) continue;
         printf(" %s", pl_cli_flag_text(flags[i].name, text));
         if (flags[i].letter) printf(" -%c", flags[i].letter);
     }
@@ -95,7 +97,7 @@ static void bash_commands(void) {
         printf("    %s)", c->name);
         if (c->flags) {
             printf(" flags+='");
-            print_flag_names(c->flags);
+            print_flag_names(PL_FLAGS_OWN(c));
             printf("';");
         }
         if (c->keys) printf(" flags+=\" $keys\";");
@@ -121,7 +123,7 @@ static void print_bash(void) {
          "    local command='' words='' i flags keys\n"
          "    COMPREPLY=()");
     printf("    flags='");
-    print_flag_names(PL_FLAGS_GLOBAL);
+    print_flag_names(PL_FLAGS_SHARED);
     printf("'\n    keys='");
     for (uint32_t i = 0; i < n; i++)
         printf("%s%s", i ? " " : "", pl_cli_flag_text(keys[i].key, text));
@@ -168,11 +170,11 @@ static void zsh_action(const char *value, const char *choices, bool path) {
     }
 }
 
-static void zsh_flags(uint64_t mask) {
+static void zsh_flags(struct pl_flag_set set) {
     const struct pl_flag_info *flags = pl_cli_flags();
     char text[PL_FLAG_TEXT];
     for (int i = 0; i < PL_FLAG_COUNT; i++) {
-        if (!(mask >> i & 1)) continue;
+        if (!pl_flag_in(set, i)) continue;
         const struct pl_flag_info *f = &flags[i];
         pl_cli_flag_text(f->name, text);
         if (f->letter)
@@ -227,7 +229,7 @@ static void print_zsh(void) {
         puts("'");
     }
     printf("    )\n    global=(");
-    zsh_flags(PL_FLAGS_GLOBAL);
+    zsh_flags(PL_FLAGS_SHARED);
     puts(" )\n    keys=(");
     zsh_keys();
     puts("    )\n"
@@ -242,7 +244,7 @@ static void print_zsh(void) {
     for (uint32_t i = 0; i < n; i++) {
         printf("    %s) _arguments $global", commands[i].name);
         if (commands[i].keys) printf(" $keys");
-        zsh_flags(commands[i].flags);
+        zsh_flags(PL_FLAGS_OWN(&commands[i]));
         zsh_argument(&commands[i]);
         puts(" ;;");
     }
@@ -280,10 +282,10 @@ static void fish_flag(const char *command, const char *name, char letter, const 
     putchar('\n');
 }
 
-static void fish_flags(const char *command, uint64_t mask) {
+static void fish_flags(const char *command, struct pl_flag_set set) {
     const struct pl_flag_info *flags = pl_cli_flags();
     for (int i = 0; i < PL_FLAG_COUNT; i++)
-        if (mask >> i & 1)
+        if (pl_flag_in(set, i))
             fish_flag(command, flags[i].name, flags[i].letter, flags[i].value,
                       is_choices(flags[i].value) ? flags[i].value : "", flag_is_path(&flags[i]),
                       flags[i].help);
@@ -296,7 +298,7 @@ static void fish_command(const struct pl_command *c) {
     printf("complete -c plimsoll -n __fish_use_subcommand -a %s -d ", c->name);
     fish_quoted(c->summary);
     putchar('\n');
-    fish_flags(c->name, c->flags);
+    fish_flags(c->name, PL_FLAGS_OWN(c));
     for (uint32_t i = 0; c->keys && i < n; i++)
         fish_flag(c->name, keys[i].key, 0, "value", key_choices(&keys[i]), key_is_path(&keys[i]),
                   keys[i].help);
@@ -319,7 +321,7 @@ static void print_fish(void) {
     puts("# fish completion for plimsoll: plimsoll completion fish > "
          "~/.config/fish/completions/plimsoll.fish\n"
          "complete -c plimsoll -f");
-    fish_flags(NULL, PL_FLAGS_GLOBAL);
+    fish_flags(NULL, PL_FLAGS_SHARED);
     for (uint32_t i = 0; i < n; i++)
         fish_command(&commands[i]);
 }

@@ -15,10 +15,10 @@ static void indent_lines(const char *text) {
     }
 }
 
-static void print_flags(uint64_t mask) {
+static void print_flags(struct pl_flag_set set) {
     const struct pl_flag_info *flags = pl_cli_flags();
     for (int i = 0; i < PL_FLAG_COUNT; i++) {
-        if (!(mask >> i & 1)) continue;
+        if (!pl_flag_in(set, i)) continue;
         char text[PL_FLAG_TEXT], letter[8] = "    ";
         if (flags[i].letter) snprintf(letter, sizeof letter, "-%c, ", flags[i].letter);
         int n = printf("  %s%s %s", letter, pl_cli_flag_text(flags[i].name, text), flags[i].value);
@@ -40,7 +40,7 @@ static void print_overview(void) {
     for (uint32_t i = 0; i < n; i++)
         printf("  %-16s %s\n", commands[i].name, commands[i].summary);
     puts("\nFlags of every command:");
-    print_flags(PL_FLAGS_GLOBAL);
+    print_flags(PL_FLAGS_SHARED);
     size_t n_exits;
     const struct pl_cli_exit *exits = pl_cli_exits(&n_exits);
     puts("\nExit status:");
@@ -59,10 +59,10 @@ static void print_command(const struct pl_command *c) {
              "both win over the file. `plimsoll help keys` lists them.");
     if (c->flags) {
         printf("\nFlags of `%s`:\n", c->name);
-        print_flags(c->flags);
+        print_flags(PL_FLAGS_OWN(c));
     }
     puts("\nFlags of every command:");
-    print_flags(PL_FLAGS_GLOBAL);
+    print_flags(PL_FLAGS_SHARED);
 }
 
 /* A row of what the reference says of a key, without the marks that Markdown needs. */

@@ -24,7 +24,7 @@ static pl_err check_flags(const struct pl_cli *cli, struct pl_diag *d) {
                            cli->overrides[0]);
     for (int i = 0; i < PL_FLAG_COUNT; i++) {
         const bool own = i == PL_FLAG_DIFF || i == PL_FLAG_ALLOW;
-        if (own || !pl_cli_has(cli, (enum pl_cli_flag)i) || (PL_FLAGS_GLOBAL >> i & 1)) continue;
+        if (own || !pl_cli_has(cli, (enum pl_cli_flag)i) || i < PL_FLAG_SHARED) continue;
         return pl_diag_set(d, PL_ERR_USAGE, "--diff compares what was planned: leave out %s",
                            pl_cli_flag_text(pl_cli_flags()[i].name, text));
     }

@@ -8,10 +8,10 @@
 
 /* Everything that `plan` takes besides the GPU is about another answer. */
 static pl_err check_flags(const struct pl_cli *cli, struct pl_diag *d) {
-    const uint64_t own = PL_FLAGS_GLOBAL | PL_FLAG_BIT(LONGEST) | PL_FLAG_BIT(GPU);
+    const struct pl_flag_set own = {true, PL_FLAG_BIT(LONGEST) | PL_FLAG_BIT(GPU)};
     char text[PL_FLAG_TEXT];
     for (int i = 0; i < PL_FLAG_COUNT; i++) {
-        if (!pl_cli_has(cli, (enum pl_cli_flag)i) || (own >> i & 1)) continue;
+        if (!pl_cli_has(cli, (enum pl_cli_flag)i) || pl_flag_in(own, i)) continue;
         if (pl_cli_flags()[i].key[0]) continue;
         return pl_diag_set(d, PL_ERR_USAGE, "--longest is an answer of its own: leave out %s",
                            pl_cli_flag_text(pl_cli_flags()[i].name, text));

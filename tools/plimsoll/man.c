@@ -67,10 +67,10 @@ static void add_examples(struct pl_text *t, const char *examples) {
 
 /* --- parts of several pages ------------------------------------------------------------------ */
 
-static void add_flags(struct pl_text *t, uint64_t mask) {
+static void add_flags(struct pl_text *t, struct pl_flag_set set) {
     const struct pl_flag_info *flags = pl_cli_flags();
     for (int i = 0; i < PL_FLAG_COUNT; i++) {
-        if (!(mask >> i & 1)) continue;
+        if (!pl_flag_in(set, i)) continue;
         char text[PL_FLAG_TEXT], letter[3] = {'-', flags[i].letter, 0};
         pl_text_add(t, ".TP\n");
         if (flags[i].letter) {
@@ -139,7 +139,7 @@ static void write_program(struct pl_text *t) {
     }
     add_heading(t, "OPTIONS");
     add_text(t, "Of every command:\n");
-    add_flags(t, PL_FLAGS_GLOBAL);
+    add_flags(t, PL_FLAGS_SHARED);
     add_exit_status(t);
     add_heading(t, "ENVIRONMENT");
     pl_text_add(t, ".TP\n.B NO_COLOR\n");
@@ -180,9 +180,9 @@ static void write_command(const struct pl_command *c, struct pl_text *t) {
         pl_text_add(t, ".BR plimsoll.yaml (5).\n");
     }
     add_heading(t, "OPTIONS");
-    add_flags(t, c->flags);
+    add_flags(t, PL_FLAGS_OWN(c));
     if (c->flags) pl_text_add(t, ".SS Of every command\n");
-    add_flags(t, PL_FLAGS_GLOBAL);
+    add_flags(t, PL_FLAGS_SHARED);
     add_exit_status(t);
     add_examples(t, c->examples);
     add_see_also(t, c->name);
