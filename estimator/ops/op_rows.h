@@ -194,7 +194,8 @@ PL_GRADIENT(GATHER_ADD, SCATTER_ROWS)
 
 PL_OP(CROSS_ENTROPY, cross_entropy, ROWS, ALONE,
       "adds sum(lse - logit[target]) to loss[0]; with attr.gradient logits become d loss/d logits "
-      "times batch.loss_scale. rows: those of the chunk",
+      "times batch.loss_scale, without it the rows whose first largest logit is the target's are "
+      "counted in loss[1]. rows: those of the chunk",
       PL_IN(CROSS_ENTROPY, LOGITS, "logits", FLOAT, IN_PLACE, T, V)
       PL_IN(CROSS_ENTROPY, TARGETS, "targets", I32, NEEDED, T, ONE)
       PL_IN(CROSS_ENTROPY, LOSS, "loss", F64, IN_PLACE, TWO, ONE)

@@ -86,7 +86,7 @@ enum pl_role {
                       * of 2 * max_seq_length rows: the second half is of such sequences; layer
                       * PL_ROPE_OF_QUERIES = of queries alone; PL_ROPE_SECOND = of the layers that
                       * turn by the model's second rope */
-    PL_ROLE_LOSS,  /* loss[2]: sum over targets, reserved */
+    PL_ROLE_LOSS,  /* loss[2]: sum over targets; in an evaluation, how many are right */
     PL_ROLE_NORM,  /* clip[2] */
     PL_ROLE_FACTS, /* [PL_FACTS_WORDS]: what changes between micro-batches of one shape */
     PL_ROLE_IDS,   /* batch inputs, filled by the trainer before each micro-batch */

@@ -15,12 +15,19 @@ struct pl_probe { /* results of the steps on the longest samples */
     double run_seconds; /* time of the whole run if every step were this long */
 };
 
+struct pl_evaluation { /* of the rows that are not trained on */
+    uint64_t tokens;   /* supervised tokens; 0: no evaluation was made, or it had none */
+    uint64_t right;    /* of them, those that were the likeliest by the model */
+    double loss, accuracy, perplexity; /* mean per token; right / tokens; exp(loss) */
+};
+
 struct pl_train_result {
     struct pl_probe probe; /* steps 0 = no probe ran */
     uint64_t steps;        /* done since the job began, earlier runs included */
     uint64_t steps_run;    /* by this run, even if it failed */
     struct pl_books books;
-    double last_loss, eval_loss, tokens_per_second, wall_seconds;
+    struct pl_evaluation evaluation; /* the last one */
+    double last_loss, tokens_per_second, wall_seconds;
     double data_wait_seconds;    /* part of wall_seconds in which steps waited for their samples */
     struct pl_pace_medians pace; /* medians over the steps of this run; NaN = too few steps */
     uint32_t oom_recoveries;

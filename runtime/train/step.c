@@ -4,7 +4,6 @@
 #include "estimator/base/checked.h"
 #include "runtime/session/arenas.h"
 #include "runtime/session/inputs.h"
-#include "runtime/session/load.h"
 #include "runtime/session/measure.h"
 #include "runtime/session/agree.h"
 #include "runtime/train/begin_anew.h"
@@ -412,41 +411,4 @@ pl_err pl_run_longest_step(struct pl_run *r, struct pl_step_result *out, struct 
     pl_err err = pl_run_collect(r, out, d);
     r->state = before; /* the scale, too */
     return err;
-}
-
-/* The state of an evaluation: the rows up to `row` are done, with so many targets. */
-struct evaluated {
-    uint64_t row, targets;
-};
-
-/* The micro-batches of a round, cut as one rank cuts them; this rank keeps the one that is its
- * turn, or none of the last round. *n: of all ranks. */
-static pl_err load_round(struct pl_run *r, struct evaluated *at, uint32_t *n, struct pl_diag *d) {
-    const struct pl_preflight *pf = r->s.pf;
-    const uint64_t size = r->oom.batch_size;
-    for (*n = 0; *n < pl_run_ranks(r) && at->row < pf->data.n_eval; ++*n) {
-        PL_TRY(pl_step_batch_load(&r->batch, &pf->data.eval_source, at->row, size, d));
-        if (*n == pf->world.rank) PL_TRY(pl_micro_batch_fill(&r->s.micro, &r->batch, 0, size, d));
-        at->row += r->batch.n;
-        at->targets += r->batch.targets;
-    }
-    return *n > pf->world.rank ? PL_ERR_OK
-                               : pl_micro_batch_fill(&r->s.micro, &r->batch, size, size, d);
-}
-
-pl_err pl_run_eval(struct pl_run *r, double *loss, struct pl_diag *d) {
-    struct evaluated at = {0};
-    double sum[2];
-    PL_TRY(pl_run_clear_loss(r));
-    while (at.row < r->s.pf->data.n_eval) {
-        uint32_t n;
-        PL_TRY(load_round(r, &at, &n, d));
-        PL_TRY(pl_run_describe(r, n, true, 0, d));
-        PL_TRY(pl_session_follow_length(&r->s, d));
-        PL_TRY(pl_session_upload_inputs(&r->s, true));
-        PL_TRY(pl_exec_run_phase(&pl_run_rung(r)->exec, PL_PHASE_EVAL, d));
-    }
-    PL_TRY(read_pair(r, pl_run_rung(r)->planned.program->loss, sum));
-    *loss = at.targets ? sum[0] / (double)at.targets : NAN;
-    return PL_ERR_OK;
 }

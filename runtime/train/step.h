@@ -37,7 +37,5 @@ static inline uint32_t pl_run_lag(const struct pl_run *r) {
 /* Runs the step on the longest samples of the data without counting it: the weights change, the
  * run's state does not. With r->lost *out is not filled. */
 pl_err pl_run_longest_step(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d);
-/* Computes the mean loss over the evaluation rows. */
-pl_err pl_run_eval(struct pl_run *r, double *loss, struct pl_diag *d);
 
 #endif

@@ -9,6 +9,7 @@
 #include "runtime/session/agree.h"
 #include "runtime/session/explain.h"
 #include "runtime/session/measure.h"
+#include "runtime/train/evaluate.h"
 #include "runtime/train/go_back.h"
 #include "runtime/train/outcome.h"
 #include "runtime/train/probe.h"
@@ -87,21 +88,6 @@ static pl_err report_step(struct pl_run *r, const struct pl_step_result *s, doub
     return PL_ERR_OK;
 }
 
-static pl_err evaluate(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d) {
-    char line[100];
-    if (!r->s.pf->data.n_eval) return PL_ERR_OK;
-    PL_TRY(pl_run_eval(r, &out->eval_loss, d));
-    snprintf(line, sizeof line, "evaluation at step %llu: loss %.4f",
-             (unsigned long long)r->state.step, out->eval_loss);
-    pl_progress_note(&r->progress, line);
-    if (r->board)
-        PL_TRY(pl_tensorboard_scalar(r->board, "eval/loss", r->state.step, out->eval_loss, d));
-    return pl_log_event(r->log, "eval",
-                        json_pack("{s:I, s:o}", "step", (json_int_t)r->state.step, "loss",
-                                  pl_log_real(out->eval_loss)),
-                        d);
-}
-
 static bool due(uint32_t every, uint64_t step) {
     return every && step % every == 0;
 }
@@ -171,7 +157,7 @@ static pl_err one_step(struct pl_run *r, double *since, struct pl_train_result *
     bool save = due(r->s.job->save_steps, r->state.step) || (last && r->s.job->save_steps) ||
                 out->stopped_by;
     PL_TRY(collect_steps(r, eval || save ? 0 : pl_run_lag(r), since, out, d));
-    if (eval) PL_TRY(evaluate(r, out, d));
+    if (eval) PL_TRY(pl_run_evaluate(r, &out->evaluation, d));
     if (save || last) PL_TRY(pl_run_renew_resolved(r, d));
     if (save) PL_TRY(pl_run_checkpoint(r, d));
     if (eval || save) *since = pl_session_clock();
@@ -191,6 +177,13 @@ static pl_err steps(struct pl_run *r, struct pl_train_result *out, struct pl_dia
     return PL_ERR_OK;
 }
 
+/* The last evaluation. */
+static void add_evaluation(const struct pl_evaluation *e, json_t **o) {
+    pl_json_set(o, "eval_loss", pl_log_real(e->loss));
+    pl_json_set(o, "eval_accuracy", pl_log_real(e->accuracy));
+    pl_json_set(o, "eval_perplexity", pl_log_real(e->perplexity));
+}
+
 static pl_err summarise(struct pl_run *r, const struct pl_train_result *t, struct pl_diag *d) {
     const struct pl_graph_books *g = &r->s.device->graphs;
     json_t *o = json_pack(
@@ -208,6 +201,7 @@ static pl_err summarise(struct pl_run *r, const struct pl_train_result *t, struc
         "measured_step_seconds", pl_log_real(t->pace.seconds), "oom_recoveries",
         (json_int_t)t->oom_recoveries, "graphs", (json_int_t)g->made, "graph_replays",
         (json_int_t)g->replays, "graph_bytes", (json_int_t)g->peak_bytes);
+    if (r->s.pf->data.n_eval) add_evaluation(&t->evaluation, &o);
     if (r->state.loss_scale)
         pl_json_set(&o, "skipped_steps", json_integer((json_int_t)r->state.skipped_steps));
     return pl_log_event(r->log, "summary", o, d);

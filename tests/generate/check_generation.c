@@ -3,6 +3,7 @@
  * one forward pass over the same tokens. */
 #include "estimator/config/job_text.h"
 #include "runtime/generate/generate.h"
+#include "runtime/train/evaluate.h"
 #include "runtime/train/run_open.h"
 #include "runtime/train/step.h"
 #include "runtime/train/weights_io.h"
@@ -162,6 +163,30 @@ static void write_rows(const int32_t *ids, uint64_t n) {
     ck_assert_int_eq(fclose(f), 0);
 }
 
+/* Counts what an evaluation tells of such logits again, in doubles. */
+static void expect_figures(const struct pl_evaluation *e, const float *logits, const int32_t *ids,
+                           uint64_t n) {
+    uint64_t right = 0;
+    double loss = 0;
+    for (uint64_t t = 0; t + 1 < n; t++) {
+        const float *row = logits + t * VOCAB;
+        const int32_t target = ids[t + 1];
+        double sum = 0;
+        int32_t best = 0;
+        for (int32_t i = 0; i < VOCAB; i++) {
+            if ((double)row[i] > (double)row[best]) best = i;
+            sum += exp((double)row[i]);
+        }
+        right += best == target;
+        loss += log(sum) - (double)row[target];
+    }
+    ck_assert_uint_eq(e->tokens, n - 1);
+    ck_assert_uint_eq(e->right, right);
+    ck_assert_double_eq(e->accuracy, (double)right / (double)(n - 1));
+    ck_assert_double_eq_tol(e->loss, loss / (double)(n - 1), 1e-6);
+    ck_assert_double_eq_tol(e->perplexity, exp(loss / (double)(n - 1)), 1e-4);
+}
+
 /* logits[t] = row after t + 1 tokens, t < n - 1. */
 static void evaluate(const int32_t *ids, uint64_t n, float *logits) {
     struct pl_job job;
@@ -184,12 +209,13 @@ static void evaluate(const int32_t *ids, uint64_t n, float *logits) {
     ck_assert_msg(pl_run_open(&run, &pf, &opt, &d) == PL_ERR_OK, "%s", d.message);
     ck_assert_msg(pl_run_reserve(&run, &d) == PL_ERR_OK, "%s", d.message);
     ck_assert_msg(pl_run_load(&run, &d) == PL_ERR_OK, "%s", d.message);
-    double loss;
-    ck_assert_msg(pl_run_eval(&run, &loss, &d) == PL_ERR_OK, "%s", d.message);
+    struct pl_evaluation figures;
+    ck_assert_msg(pl_run_evaluate(&run, &figures, &d) == PL_ERR_OK, "%s", d.message);
     ck_assert_uint_eq(run.s.micro.n_targets, n - 1);
     const struct pl_rung *rung = pl_run_rung(&run);
     memcpy(logits, pl_exec_address(&rung->exec, find_logits(rung->planned.program)),
            (n - 1) * VOCAB * sizeof *logits);
+    expect_figures(&figures, logits, ids, n);
     pl_run_close(&run);
     pl_preflight_finish(&pf);
     pl_job_finish(&job);

@@ -61,6 +61,24 @@ static void reference_geglu_bwd(struct trial *t) {
     reference_glu_bwd(t, &ref_gelu);
 }
 
+static uint64_t first_largest(const struct operand *logits, uint64_t row) {
+    const double *x = logits->x + row * logits->view.cols;
+    uint64_t best = 0;
+    for (uint64_t j = 1; j < logits->view.cols; j++)
+        if (x[j] > x[best]) best = j;
+    return best;
+}
+
+/* A target that is the largest logit of its row, alone, or with another one as large. */
+static void draw_target(struct trial *t, struct operand *logits, struct operand *targets,
+                        uint64_t row) {
+    const uint64_t cols = logits->view.cols, best = first_largest(logits, row);
+    const uint64_t other = (uint64_t)draw(t, 0, cols - 1);
+    const int kind = (int)draw(t, 0, 3);
+    if (kind == 1) set_value(logits, row, other, logits->x[row * cols + best]);
+    set_value(targets, row, 0, (double)(kind < 2 ? best : other));
+}
+
 /* Logits wander down the row, so that the running maximum changes and much underflows; the first
  * rows have one that stands above all by more than fp32 can add. */
 static void build_cross_entropy(struct trial *t) {
@@ -74,7 +92,7 @@ static void build_cross_entropy(struct trial *t) {
         for (uint64_t j = 0; j < s.cols; j++)
             set_value(logits, i, j, 2 * draw_normal(t) + slope * (double)j);
         if (i < 2) set_value(logits, i, draw(t, 0, s.cols - 1), 120);
-        set_value(targets, i, 0, (double)draw(t, 0, s.cols - 1));
+        draw_target(t, logits, targets, i);
     }
     also_out(t, logits, 0);
     also_out(t, add_vector_in(t, 2, 2, PL_DTYPE_F64), 1);
@@ -86,6 +104,9 @@ static void reference_cross_entropy(struct trial *t) {
     const double added = ref_cross_entropy(l->view.rows, l->view.cols, l->x, t->in[1]->x);
     loss->want[0] += added;
     loss->scale[0] = 1 + fabs(added) + fabs(loss->x[0]) + (double)l->view.rows;
+    loss->scale[1] = 1e-6; /* whole numbers */
+    for (uint64_t i = 0; !t->attr.gradient && i < l->view.rows; i++)
+        loss->want[1] += first_largest(l, i) == (uint64_t)t->in[1]->x[i];
     if (t->attr.gradient)
         ref_cross_entropy_bwd(l->view.rows, l->view.cols, (double)t->batch.loss_scale, l->x,
                               t->in[1]->x, l->want, l->scale);

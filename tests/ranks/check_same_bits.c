@@ -69,10 +69,12 @@ static void train(const struct kind *k, const char *ranks, const char *sharding,
 static void expect_same_evaluations(const char *a, const char *b) {
     json_t *x = joblog_read(a), *y = joblog_read(b);
     ck_assert_uint_eq(joblog_count(x, "eval"), joblog_count(y, "eval"));
-    for (size_t i = 0; i < joblog_count(x, "eval"); i++)
-        ck_assert_msg(joblog_number(joblog_event(x, "eval", i), "loss") ==
-                          joblog_number(joblog_event(y, "eval", i), "loss"),
-                      "evaluation %zu has another loss", i);
+    for (size_t i = 0; i < 2 * joblog_count(x, "eval"); i++) {
+        const char *figure = i % 2 ? "right_tokens" : "loss";
+        ck_assert_msg(joblog_number(joblog_event(x, "eval", i / 2), figure) ==
+                          joblog_number(joblog_event(y, "eval", i / 2), figure),
+                      "evaluation %zu has another %s", i / 2, figure);
+    }
     json_decref(x);
     json_decref(y);
 }

@@ -87,6 +87,12 @@ static pl_err print_batch(const struct pl_preflight *pf, FILE *out, struct pl_di
     return PL_ERR_OK;
 }
 
+static void print_evaluation(const struct pl_evaluation *e, FILE *out) {
+    if (!e->tokens) return;
+    fprintf(out, "evaluation: loss %.4f, accuracy %.2f %%, perplexity %.4g, of %llu tokens\n",
+            e->loss, 100 * e->accuracy, e->perplexity, (unsigned long long)e->tokens);
+}
+
 static void print_summary(const struct pl_preflight *pf, const struct pl_train_result *r,
                           FILE *out) {
     const struct pl_job *job = pf->job;
@@ -102,6 +108,7 @@ static void print_summary(const struct pl_preflight *pf, const struct pl_train_r
                 " holds step %llu, the last; `resume: never` or another output_dir starts over\n",
                 (unsigned long long)r->steps);
     }
+    print_evaluation(&r->evaluation, out);
     print_pace(&pf->forecast, r, out);
     bool on_gpu = pl_device_is_cuda(job->device);
     fprintf(out, "planned %s, allocated %s (%s), measured %s %s\n",

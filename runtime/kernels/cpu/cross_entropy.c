@@ -2,7 +2,9 @@
  *
  * Two passes over a row: a running maximum with the sum of exponentials relative to it (Milakov and
  * Gimelshein, 2018), then softmax minus one-hot. Rows leave their loss in the workspace; one thread
- * adds them in order, so loss[0] is the same for any chunking and any number of threads. */
+ * adds them in order, so loss[0] is the same for any chunking and any number of threads. Without a
+ * gradient the sign of a row's loss, which is above 0, says that the target is the row's first
+ * largest logit: the count costs no memory. */
 #include "estimator/ops/scratch/scratch_bytes.h"
 #include "runtime/kernels/cpu/chunk.h"
 
@@ -74,6 +76,18 @@ static void write_gradient(const struct cross_entropy *t, uint64_t row, float ma
     }
 }
 
+/* True if the target's logit is the row's largest, and none before it equals it. */
+static bool is_first_largest(const struct cross_entropy *t, uint64_t row, float max, float at) {
+    float buf[PL_CHUNK];
+    const uint64_t target = (uint64_t)t->targets[row];
+    if (!(at >= max)) return false;
+    for (uint64_t c = 0, n; c < target; c += n) {
+        n = pl_chunk_size(target, c);
+        if (largest(pl_chunk(&t->logits, row, c, n, buf), n, -FLT_MAX) >= max) return false;
+    }
+    return true;
+}
+
 static void loss_rows(void *arg, uint64_t row0, uint64_t row1, uint32_t worker) {
     const struct cross_entropy *t = arg;
     (void)worker;
@@ -82,8 +96,18 @@ static void loss_rows(void *arg, uint64_t row0, uint64_t row1, uint32_t worker) 
         const double sum = softmax_sum(&t->logits, i, &max);
         pl_widen(&target, pl_at(&t->logits, i, (uint64_t)t->targets[i]), t->logits.dtype, 1);
         t->row_loss[i] = log(sum) + ((double)max - (double)target);
-        if (t->gradient) write_gradient(t, i, max, sum);
+        if (t->gradient)
+            write_gradient(t, i, max, sum);
+        else if (is_first_largest(t, i, max, target))
+            t->row_loss[i] = -(t->row_loss[i] < DBL_MIN ? DBL_MIN : t->row_loss[i]);
     }
+}
+
+static void add_rows(const struct cross_entropy *t, double loss[2]) {
+    for (uint64_t i = 0; i < t->logits.rows; i++)
+        loss[0] += t->gradient ? t->row_loss[i] : fabs(t->row_loss[i]);
+    for (uint64_t i = 0; !t->gradient && i < t->logits.rows; i++)
+        loss[1] += t->row_loss[i] < 0;
 }
 
 static bool are_in_range(const int32_t *targets, uint64_t n, uint64_t vocab) {
@@ -105,8 +129,6 @@ pl_err PL_CPU(cross_entropy)(struct pl_device *dev, const struct pl_call *c) {
         !are_in_range(t.targets, t.logits.rows, t.logits.cols))
         return PL_ERR_PLAN_BROKEN;
     pl_cpu_rows(dev, t.logits.rows, pl_cpu_grain(t.logits.cols), loss_rows, &t);
-    double *loss = c->out[PL_CROSS_ENTROPY_OUT_LOSS].p;
-    for (uint64_t i = 0; i < t.logits.rows; i++)
-        loss[0] += t.row_loss[i];
+    add_rows(&t, c->out[PL_CROSS_ENTROPY_OUT_LOSS].p);
     return PL_ERR_OK;
 }

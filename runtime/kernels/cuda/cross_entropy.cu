@@ -3,7 +3,9 @@
  * A block owns a row and passes over it twice: a running maximum with the sum of exponentials
  * relative to it (Milakov and Gimelshein, 2018), then softmax minus one-hot, which mostly finds the
  * row in the L2 cache. Rows leave their loss in the workspace; a second launch adds them in a fixed
- * order. Targets are known on the device only: one outside the vocabulary makes the loss NaN. */
+ * order. Without a gradient the sign of a row's loss, which is above 0, says that the target is
+ * the row's first largest logit: the count costs no memory. Targets are known on the device only:
+ * one outside the vocabulary makes the loss NaN. */
 #include "runtime/kernels/cuda/common.cuh"
 
 #include "estimator/base/checked.h"
@@ -96,6 +98,17 @@ __device__ __forceinline__ void write_gradient(const loss<T> &t, uint64_t row, u
     }
 }
 
+/* True in all threads if the target's logit is the row's largest, and none before it equals it. */
+template <typename T>
+__device__ __forceinline__ bool is_first_largest(const loss<T> &t, uint64_t row, uint32_t target,
+                                                 float top, float *shared) {
+    float before = -INFINITY;
+    if (target >= t.vocab || !(t.logits.get(row, target) >= top)) return false;
+    for (uint32_t c = threadIdx.x; c < target; c += blockDim.x)
+        before = fmaxf(before, t.logits.get(row, c));
+    return pl_team_reduce<pl_max>(before, shared) < top;
+}
+
 template <typename T, int V> __global__ void __launch_bounds__(MOST) loss_rows(const loss<T> t) {
     PL_SHARED(double, shared); /* one a warp */
     const uint64_t row = blockIdx.x;
@@ -105,7 +118,11 @@ template <typename T, int V> __global__ void __launch_bounds__(MOST) loss_rows(c
     if (threadIdx.x == 0 && target < t.vocab) at_target = t.logits.get(row, target);
     const float top = pl_team_reduce<pl_max>(max, (float *)shared);
     const double total = pl_team_reduce<pl_add>((double)(sum * expf(max - top)), shared);
-    if (threadIdx.x == 0) t.row_loss[row] = log(total) + ((double)top - (double)at_target);
+    const bool right = !t.gradient && is_first_largest(t, row, target, top, (float *)shared);
+    if (threadIdx.x == 0) {
+        const double at = log(total) + ((double)top - (double)at_target);
+        t.row_loss[row] = right ? -(at < DBL_MIN ? DBL_MIN : at) : at;
+    }
     if (!t.gradient) return;
     __syncthreads(); /* the target's logit was read */
     write_gradient<T, V>(t, row, target, top, (float)total);
@@ -114,13 +131,18 @@ template <typename T, int V> __global__ void __launch_bounds__(MOST) loss_rows(c
 #define ADDERS 256
 
 __global__ void __launch_bounds__(ADDERS)
-    add_losses(const double *row_loss, uint32_t rows, double *total) {
+    add_losses(const double *row_loss, uint32_t rows, bool counts, double *total) {
     PL_SHARED(double, shared);
-    double sum = 0;
-    for (uint32_t i = threadIdx.x; i < rows; i += ADDERS)
-        sum += row_loss[i];
+    double sum = 0, right = 0;
+    for (uint32_t i = threadIdx.x; i < rows; i += ADDERS) {
+        sum += counts ? fabs(row_loss[i]) : row_loss[i];
+        right += row_loss[i] < 0;
+    }
     sum = pl_team_reduce<pl_add>(sum, shared);
-    if (threadIdx.x == 0) *total += sum;
+    if (counts) right = pl_team_reduce<pl_add>(right, shared);
+    if (threadIdx.x != 0) return;
+    total[0] += sum;
+    if (counts) total[1] += right;
 }
 
 struct loss_call {
@@ -151,8 +173,8 @@ extern "C" pl_err pl_cuda_cross_entropy(struct pl_device *dev, const struct pl_c
         c->out[PL_CROSS_ENTROPY_OUT_LOGITS], (const int32_t *)c->in[PL_CROSS_ENTROPY_TARGETS].p,
         (double *)c->in[PL_CROSS_ENTROPY_WS].p, c->batch->facts, c->attr->gradient};
     const uint64_t rows = l.logits.rows;
-    const uint64_t need = pl_op_workspace_bytes(&dev->traits, PL_OP_CROSS_ENTROPY, c->attr, rows,
-                                                l.logits.cols);
+    const uint64_t need =
+        pl_op_workspace_bytes(&dev->traits, PL_OP_CROSS_ENTROPY, c->attr, rows, l.logits.cols);
     const struct pl_view *const views[] = {&l.logits};
     cudaStream_t stream = pl_cuda_of(dev)->stream;
     if (!l.facts || !pl_ws_holds(&c->in[PL_CROSS_ENTROPY_WS], need) || rows > PL_GRID_MAX ||
@@ -161,7 +183,8 @@ extern "C" pl_err pl_cuda_cross_entropy(struct pl_device *dev, const struct pl_c
     if (rows == 0 || l.logits.cols == 0) return PL_ERR_OK;
     by_form[pl_form_of(views, 1)](&l, stream);
     PL_LAUNCH(add_losses, dim3(1), dim3(ADDERS), ADDERS / PL_WARP * sizeof(double), stream,
-              l.row_loss, (uint32_t)rows, (double *)c->out[PL_CROSS_ENTROPY_OUT_LOSS].p);
+              l.row_loss, (uint32_t)rows, !l.gradient,
+              (double *)c->out[PL_CROSS_ENTROPY_OUT_LOSS].p);
     return pl_cuda_launched();
 }
 

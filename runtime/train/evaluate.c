@@ -1,0 +1,90 @@
+/* evaluate.c - the evaluation phase over all held-out rows, and who is told. */
+#include "runtime/train/evaluate.h"
+
+#include "runtime/data/batch.h"
+#include "runtime/session/inputs.h"
+#include "runtime/session/load.h"
+#include "runtime/train/micro_batch.h"
+
+#include <math.h>
+
+/* The state of an evaluation: the rows up to `row` are done, with so many targets. */
+struct evaluated {
+    uint64_t row, targets;
+};
+
+/* The micro-batches of a round, cut as one rank cuts them; this rank keeps the one that is its
+ * turn, or none of the last round. *n: of all ranks. */
+static pl_err load_round(struct pl_run *r, struct evaluated *at, uint32_t *n, struct pl_diag *d) {
+    const struct pl_preflight *pf = r->s.pf;
+    const uint64_t size = r->oom.batch_size;
+    for (*n = 0; *n < pl_run_ranks(r) && at->row < pf->data.n_eval; ++*n) {
+        PL_TRY(pl_step_batch_load(&r->batch, &pf->data.eval_source, at->row, size, d));
+        if (*n == pf->world.rank) PL_TRY(pl_micro_batch_fill(&r->s.micro, &r->batch, 0, size, d));
+        at->row += r->batch.n;
+        at->targets += r->batch.targets;
+    }
+    return *n > pf->world.rank ? PL_ERR_OK
+                               : pl_micro_batch_fill(&r->s.micro, &r->batch, size, size, d);
+}
+
+static struct pl_evaluation figures(uint64_t tokens, const double sums[2]) {
+    struct pl_evaluation e = {.tokens = tokens, .loss = NAN, .accuracy = NAN, .perplexity = NAN};
+    if (!tokens) return e;
+    e.right = (uint64_t)sums[1];
+    e.loss = sums[0] / (double)tokens;
+    e.accuracy = sums[1] / (double)tokens;
+    e.perplexity = exp(e.loss);
+    return e;
+}
+
+static pl_err compute(struct pl_run *r, struct pl_evaluation *out, struct pl_diag *d) {
+    struct evaluated at = {0};
+    struct pl_exec *exec = &pl_run_rung(r)->exec;
+    double sums[2];
+    PL_TRY(pl_run_clear_loss(r));
+    while (at.row < r->s.pf->data.n_eval) {
+        uint32_t n;
+        PL_TRY(load_round(r, &at, &n, d));
+        PL_TRY(pl_run_describe(r, n, true, 0, d));
+        PL_TRY(pl_session_follow_length(&r->s, d));
+        PL_TRY(pl_session_upload_inputs(&r->s, true));
+        PL_TRY(pl_exec_run_phase(exec, PL_PHASE_EVAL, d));
+    }
+    PL_TRY(pl_exec_download(exec, pl_run_rung(r)->planned.program->loss, sums, sizeof sums));
+    *out = figures(at.targets, sums);
+    return PL_ERR_OK;
+}
+
+static pl_err tell_board(struct pl_run *r, const struct pl_evaluation *e, struct pl_diag *d) {
+    const struct {
+        const char *tag;
+        double value;
+    } rows[] = {
+        {"eval/loss", e->loss}, {"eval/accuracy", e->accuracy}, {"eval/perplexity", e->perplexity}};
+    for (size_t i = 0; r->board && i < sizeof rows / sizeof *rows; i++)
+        PL_TRY(pl_tensorboard_scalar(r->board, rows[i].tag, r->state.step, rows[i].value, d));
+    return PL_ERR_OK;
+}
+
+static pl_err tell(struct pl_run *r, const struct pl_evaluation *e, struct pl_diag *d) {
+    char line[160];
+    snprintf(line, sizeof line,
+             "evaluation at step %llu: loss %.4f, accuracy %.2f %%, perplexity %.4g",
+             (unsigned long long)r->state.step, e->loss, 100 * e->accuracy, e->perplexity);
+    pl_progress_note(&r->progress, line);
+    PL_TRY(tell_board(r, e, d));
+    return pl_log_event(r->log, "eval",
+                        json_pack("{s:I, s:o, s:o, s:o, s:I, s:I}", "step",
+                                  (json_int_t)r->state.step, "loss", pl_log_real(e->loss),
+                                  "accuracy", pl_log_real(e->accuracy), "perplexity",
+                                  pl_log_real(e->perplexity), "tokens", (json_int_t)e->tokens,
+                                  "right_tokens", (json_int_t)e->right),
+                        d);
+}
+
+pl_err pl_run_evaluate(struct pl_run *r, struct pl_evaluation *out, struct pl_diag *d) {
+    if (!r->s.pf->data.n_eval) return PL_ERR_OK;
+    PL_TRY(compute(r, out, d));
+    return tell(r, out, d);
+}
