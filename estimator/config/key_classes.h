@@ -87,6 +87,10 @@
     X(val_set_size, MAY_CHANGE)                                                                    \
     X(eval_datasets, MAY_CHANGE)                                                                   \
     X(eval_steps, MAY_CHANGE)                                                                      \
+    X(load_best_model_at_end, MAY_CHANGE)                                                          \
+    X(metric_for_best_model, MAY_CHANGE)                                                           \
+    X(early_stopping_patience, MAY_CHANGE)                                                         \
+    X(early_stopping_threshold, MAY_CHANGE)                                                        \
     X(logging_steps, MAY_CHANGE)                                                                   \
     X(save_steps, MAY_CHANGE)                                                                      \
     X(save_total_limit, MAY_CHANGE)                                                                \

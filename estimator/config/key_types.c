@@ -27,6 +27,9 @@ static const struct {
                   {PL_KEY_dtype, "float32", "write `fp32`"},
                   {PL_KEY_base_dtype, "bfloat16", "write `bf16`"},
                   {PL_KEY_base_dtype, "float32", "write `fp32`"},
+                  {PL_KEY_metric_for_best_model, "eval_loss", "write `loss`"},
+                  {PL_KEY_metric_for_best_model, "eval_accuracy", "write `accuracy`"},
+                  {PL_KEY_metric_for_best_model, "eval_perplexity", "write `perplexity`"},
                   {PL_KEY_device, "gpu", "write `cuda`, or `cuda:N` for one of several"},
 #define ROW(id, name, op, lighter, states, words, note) words
 #define WORD(word, hint)                                {PL_KEY_optimizer, word, hint},

@@ -191,6 +191,17 @@
       "count")                                                                                     \
     X(eval_datasets, DATASETS, "", 0, 0, "", "evaluation data, as `datasets`")                     \
     X(eval_steps, U32, "0", 0, 1000000000, "", "evaluate every N steps; 0: at the end")            \
+    X(load_best_model_at_end, BOOL, "false", 0, 0, "",                                             \
+      "at the end save the model of the best evaluation that has a checkpoint, which is kept "     \
+      "whatever `save_total_limit` says; `save_steps` is a multiple of `eval_steps`")              \
+    X(metric_for_best_model, ENUM, "loss", 0, 0, "loss|accuracy|perplexity",                       \
+      "the figure of an evaluation by which `load_best_model_at_end` and "                         \
+      "`early_stopping_patience` compare: the lowest loss or perplexity, the highest accuracy")    \
+    X(early_stopping_patience, U32, "0", 0, 1000000000, "",                                        \
+      "the run ends after so many evaluations in a row without a better "                          \
+      "`metric_for_best_model`; 0: it does not")                                                   \
+    X(early_stopping_threshold, F64, "0", 0, 1e9, "",                                              \
+      "an evaluation is better for `early_stopping_patience` by more than this")                   \
     X(logging_steps, U32, "1", 1, 1000000000, "", "log every N steps")                             \
     X(save_steps, U32, "0", 0, 1000000000, "",                                                     \
       "checkpoint every N steps; 0: no checkpoint, only the finished model is saved")              \

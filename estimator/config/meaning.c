@@ -96,6 +96,15 @@ static bool eval_steps_apply(const struct pl_job *job) {
     return evaluates(job) || job->eval_steps == 0;
 }
 
+static bool metric_applies(const struct pl_job *job) {
+    return job->load_best_model_at_end || job->early_stopping_patience > 0 ||
+           job->metric_for_best_model == PL_METRIC_LOSS;
+}
+
+static bool threshold_applies(const struct pl_job *job) {
+    return job->early_stopping_patience > 0 || !(job->early_stopping_threshold > 0);
+}
+
 /* True if a row of the data may be a conversation, as far as the entries say. */
 static bool may_chat(const struct pl_job *job) {
     bool any = job->dataset != NULL || job->datasets.n == 0;
@@ -124,6 +133,9 @@ static const struct {
     {PL_KEY_sharding, sharding_applies, "with `devices: 1`"},
     {PL_KEY_comm_timeout_seconds, has_ranks, "with `devices: 1`"},
     {PL_KEY_eval_steps, eval_steps_apply, "without evaluation data"},
+    {PL_KEY_metric_for_best_model, metric_applies,
+     "without `load_best_model_at_end` and `early_stopping_patience`"},
+    {PL_KEY_early_stopping_threshold, threshold_applies, "without `early_stopping_patience`"},
     {PL_KEY_chat_template, may_chat, "with data of `format: text` or `format: tokens` alone"},
     {PL_KEY_chat_date, may_chat, "with data of `format: text` or `format: tokens` alone"},
     {PL_KEY_train_on, may_chat, "with data of `format: text` or `format: tokens` alone"},

@@ -30,8 +30,8 @@ static const struct {
     {"logging_strategy", "write `logging_steps: N` to log every N steps, or remove the line: every "
                          "step is logged"},
     {"logging_first_step", "remove the line: with `logging_steps: 1`, the default, it is logged"},
-    {"load_best_model_at_end", "not supported: remove the line; `save_steps` keeps checkpoints to "
-                               "choose from"},
+    {"greater_is_better", "it follows from `metric_for_best_model`: remove the line"},
+    {"early_stopping_steps", "write `early_stopping_patience: N`"},
     {"bf16", "write " TYPE_LINE},
     {"fp16", "write " TYPE_LINE},
     {"tf32", "products are as exact as `dtype` says: remove the line"},

@@ -184,6 +184,49 @@ static pl_err check_data(const struct pl_job *job, struct pl_diag *d) {
     return check_splits(job, d);
 }
 
+static enum pl_key_id comparing_key(const struct pl_job *job) {
+    if (job->load_best_model_at_end) return PL_KEY_load_best_model_at_end;
+    return job->early_stopping_patience ? PL_KEY_early_stopping_patience : PL_KEY_COUNT;
+}
+
+/* "`load_best_model_at_end` needs ..." */
+static pl_err needs(const struct pl_job *job, enum pl_key_id key, struct pl_diag *d,
+                    const char *what, const char *hint) {
+    uint32_t n;
+    pl_job_error(job, key, PL_ERR_CONFIG_CONFLICT, d, "`%s` needs %s", pl_key_table(&n)[key].key,
+                 what);
+    pl_diag_hint(d, "%s", hint);
+    return PL_ERR_CONFIG_CONFLICT;
+}
+
+/* A job without any data is asked about, not trained. */
+static pl_err check_compared_data(const struct pl_job *job, struct pl_diag *d) {
+    const enum pl_key_id key = comparing_key(job);
+    const bool has_data = job->dataset || job->datasets.n;
+    if (key == PL_KEY_COUNT || !has_data || pl_job_evaluates(job)) return PL_ERR_OK;
+    return needs(job, key, d, "evaluation data",
+                 "add `val_set_size: 0.05`, or name files under `eval_datasets`");
+}
+
+/* The rule of transformers: each checkpoint is of a step that is evaluated. */
+static pl_err check_compared_steps(const struct pl_job *job, struct pl_diag *d) {
+    const enum pl_key_id key = comparing_key(job);
+    const uint32_t eval = job->eval_steps, save = job->save_steps;
+    if (key == PL_KEY_COUNT) return PL_ERR_OK;
+    if (!eval)
+        return needs(job, key, d, "`eval_steps` above 0: there is one evaluation otherwise",
+                     "add `eval_steps: N`");
+    if (!job->load_best_model_at_end || (save && save % eval == 0)) return PL_ERR_OK;
+    pl_job_error(
+        job, PL_KEY_save_steps, PL_ERR_CONFIG_CONFLICT, d,
+        "`load_best_model_at_end` needs `save_steps` to be a multiple of `eval_steps`, and "
+        "%u is none of %u",
+        save, eval);
+    pl_diag_hint(d, "write `save_steps: %llu`",
+                 (unsigned long long)eval * (save ? save / eval + 1 : 1));
+    return PL_ERR_CONFIG_CONFLICT;
+}
+
 static pl_err wrong_report(const struct pl_job *job, const char *name, struct pl_diag *d) {
     static const char *const choices[] = {"jsonl", "tensorboard", "none"};
     char buf[PL_EXCERPT_BYTES];
@@ -269,6 +312,11 @@ static const struct {
     {pl_job_check_comm, {PL_KEY_comm, PL_KEY_device, PL_KEY_COUNT}},
     {check_schedule, {PL_KEY_warmup_steps, PL_KEY_warmup_ratio, PL_KEY_COUNT}},
     {check_data, {PL_KEY_dataset, PL_KEY_datasets, PL_KEY_eval_datasets, PL_KEY_val_set_size}},
+    {check_compared_data,
+     {PL_KEY_datasets, PL_KEY_eval_datasets, PL_KEY_val_set_size, PL_KEY_COUNT}},
+    {check_compared_steps,
+     {PL_KEY_load_best_model_at_end, PL_KEY_early_stopping_patience, PL_KEY_eval_steps,
+      PL_KEY_save_steps}},
     {check_reports, {PL_KEY_report_to, PL_KEY_COUNT}},
     {check_faults, {PL_KEY_debug_inject, PL_KEY_COUNT}},
     {check_resume, {PL_KEY_resume, PL_KEY_COUNT}},

@@ -32,9 +32,10 @@ static uint64_t more_checkpoints(const struct pl_preflight *pf, uint64_t there) 
     const struct pl_job *job = pf->job;
     const uint64_t left =
         pf->total_steps - pl_u64_min(pf->total_steps, pf->files.resume_state.step);
+    const uint64_t limit = /* the newest and the best */
+        pl_u64_max(job->save_total_limit, job->load_best_model_at_end ? 2 : 1);
     if (!job->save_steps) return 0;
-    return pl_u64_min(pl_u64_div_up(left, job->save_steps),
-                      1 + job->save_total_limit - pl_u64_min(there, job->save_total_limit));
+    return pl_u64_min(pl_u64_div_up(left, job->save_steps), 1 + limit - pl_u64_min(there, limit));
 }
 
 /* The bytes of the export of save_merged: the whole model, in the type that config.json says it is

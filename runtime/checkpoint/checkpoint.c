@@ -56,7 +56,7 @@ static char *temporary_path(const char *output_dir, uint64_t step) {
 
 pl_err pl_checkpoint_begin(struct pl_checkpoint *c, const char *output_dir, uint64_t step,
                            struct pl_diag *d) {
-    *c = (struct pl_checkpoint){0};
+    *c = (struct pl_checkpoint){.step = step};
     pl_err err = PL_ERR_OK;
     c->final_path = pl_checkpoint_path(output_dir, step);
     c->tmp_path = temporary_path(output_dir, step);
@@ -312,23 +312,29 @@ static bool is_own(const char *path) {
            pl_checkpoint_read_state(path, &s, NULL) == PL_ERR_OK;
 }
 
-/* Keeps `written` and the keep - 1 newest before it. Later steps belong to a run that was started
- * over or went back. */
-static pl_err rotate(const char *output_dir, const char *written, uint32_t keep,
+static pl_err remove_own(const char *output_dir, uint64_t step, struct pl_diag *d) {
+    char *path = pl_checkpoint_path(output_dir, step);
+    if (!path) return pl_host_oom(d, "a path");
+    pl_err err = is_own(path) ? remove_checkpoint(output_dir, path, d) : PL_ERR_OK;
+    free(path);
+    return err;
+}
+
+/* Keeps the checkpoint of the step that was written, the best one and the newest before them. Later
+ * steps belong to a run that was started over or went back. The newest one and the best one stay
+ * under `keep: 1` too, as in transformers. */
+static pl_err rotate(const char *output_dir, uint64_t written, struct pl_rotation stay,
                      struct pl_diag *d) {
     struct step_list list = {0};
+    const bool has_best = stay.best && stay.best != written;
+    const uint32_t newest = has_best && stay.keep > 1 ? stay.keep - 1 : stay.keep;
     uint32_t kept = 0;
     pl_err err = list_steps(output_dir, &list, NULL, d);
     for (size_t i = 0; i < list.n && err == PL_ERR_OK; i++) {
-        char *path = pl_checkpoint_path(output_dir, list.steps[i].step);
-        if (!path) {
-            err = pl_host_oom(d, "a path");
-            break;
-        }
-        kept += kept || strcmp(path, written) == 0;
-        if ((kept == 0 || kept > keep) && is_own(path))
-            err = remove_checkpoint(output_dir, path, d);
-        free(path);
+        const uint64_t step = list.steps[i].step;
+        if (has_best && step == stay.best) continue;
+        kept += kept || step == written;
+        if (kept == 0 || kept > newest) err = remove_own(output_dir, step, d);
     }
     free(list.steps);
     return err;
@@ -374,8 +380,8 @@ static pl_err take_name(const struct pl_checkpoint *c, const char *output_dir, b
     return err;
 }
 
-pl_err pl_checkpoint_commit(struct pl_checkpoint *c, const char *output_dir, uint32_t keep,
-                            struct pl_diag *d) {
+pl_err pl_checkpoint_commit(struct pl_checkpoint *c, const char *output_dir,
+                            struct pl_rotation stay, struct pl_diag *d) {
     char *aside = NULL;
     struct stat st;
     const bool taken = lstat(c->final_path, &st) == 0, own = !taken || is_own(c->final_path);
@@ -392,7 +398,7 @@ pl_err pl_checkpoint_commit(struct pl_checkpoint *c, const char *output_dir, uin
     PL_TRY_GOTO(take_name(c, output_dir, taken, aside, d), out);
     if (own) PL_TRY_GOTO(pl_tree_remove(aside, d), out);
     PL_TRY_GOTO(pl_checkpoint_clear(output_dir, d), out);
-    err = rotate(output_dir, c->final_path, keep, d);
+    err = rotate(output_dir, c->step, stay, d);
 out:
     free(aside);
     if (err != PL_ERR_OK) pl_checkpoint_abort(c);

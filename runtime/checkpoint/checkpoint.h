@@ -31,8 +31,9 @@ struct json_t; /* jansson's */
 /* A checkpoint directory under construction. */
 struct pl_checkpoint {
     char *final_path, *tmp_path; /* owned */
-    struct pl_outbox outbox;     /* of tmp_path: weights go in first */
-    struct json_t *files;        /* owned; its manifest */
+    uint64_t step;
+    struct pl_outbox outbox; /* of tmp_path: weights go in first */
+    struct json_t *files;    /* owned; its manifest */
 };
 /* The path of the checkpoint of a step, malloc'd; NULL: no memory. */
 char *pl_checkpoint_path(const char *output_dir, uint64_t step);
@@ -59,13 +60,19 @@ pl_err pl_checkpoint_join(const struct pl_tensor_io *io, const char *output_dir,
 /* They call this while rank 0 writes all bytes alone: it puts the weights, and writes the states of
  * a checkpoint, of which each holds a part. */
 pl_err pl_checkpoint_feed(const struct pl_tensor_io *io, bool with_states, struct pl_diag *d);
-/* C1; then removes the checkpoints of output_dir but this one and the newest keep - 1 of earlier
- * steps (C5): later ones belong to what this run has started over; and what saves that were killed
- * have left there, so no other process may be saving into output_dir. A checkpoint of the same step
- * is replaced. On success c->final_path stays valid until pl_checkpoint_abort, which is how *c is
- * always finished; on failure *c is already finished. */
-pl_err pl_checkpoint_commit(struct pl_checkpoint *c, const char *output_dir, uint32_t keep,
-                            struct pl_diag *d);
+/* The checkpoints that stay when another one is written. */
+struct pl_rotation {
+    uint32_t keep; /* how many, above 0 */
+    uint64_t best; /* the step of one that stays whatever its age and counts as one of them, unless
+                      `keep` is 1; 0: none */
+};
+/* C1; then removes the checkpoints of output_dir but this one and the newest of earlier steps, as
+ * many as `stay` says (C5): later ones belong to what this run has started over; and what saves
+ * that were killed have left there, so no other process may be saving into output_dir. A checkpoint
+ * of the same step is replaced. On success c->final_path stays valid until pl_checkpoint_abort,
+ * which is how *c is always finished; on failure *c is already finished. */
+pl_err pl_checkpoint_commit(struct pl_checkpoint *c, const char *output_dir,
+                            struct pl_rotation stay, struct pl_diag *d);
 /* Removes what saves and removals that were cut short have left in output_dir. Every commit does; a
  * run that ends without another save (killed while it removed, after its last checkpoint) calls it
  * at its end. No other process may be saving there. */

@@ -35,6 +35,12 @@ struct pl_run_state {
     uint64_t loss_scale;    /* of the next step */
     uint64_t good_updates;  /* in a row, with this scale */
     uint64_t skipped_steps; /* that were no updates, since their gradients overflowed */
+    /* Counters of a run that compares evaluations; 0 elsewhere. */
+    uint32_t best_of;             /* the figure, PL_METRIC_* + 1 */
+    uint64_t best_seen;           /* the best one of all evaluations, the bits of a double */
+    uint64_t best_saved;          /* the best one of those that have a checkpoint, likewise */
+    uint64_t best_step;           /* the step of that; 0: none */
+    uint64_t evaluations_in_vain; /* in a row, which were not better by enough */
     uint32_t chat_day; /* that its chats show, 2025-01-31 as 20250131; 0: none, or not recorded */
     /* Runs that start over, or go back, in one output_dir count up; a resumed run keeps both.
      * 0 and "": of a version that recorded neither. */

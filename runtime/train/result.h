@@ -21,12 +21,21 @@ struct pl_evaluation { /* of the rows that are not trained on */
     double loss, accuracy, perplexity; /* mean per token; right / tokens; exp(loss) */
 };
 
+struct pl_best_model { /* the best of those that have a checkpoint */
+    uint64_t step;     /* 0: the job asked for none, or no evaluation had a finite figure */
+    const char *metric;
+    double value;
+    bool is_saved; /* false: its checkpoint is gone, and the model is that of the last step */
+};
+
 struct pl_train_result {
     struct pl_probe probe; /* steps 0 = no probe ran */
     uint64_t steps;        /* done since the job began, earlier runs included */
     uint64_t steps_run;    /* by this run, even if it failed */
     struct pl_books books;
     struct pl_evaluation evaluation; /* the last one */
+    struct pl_best_model best;
+    bool stopped_early; /* evaluations did not become better */
     double last_loss, tokens_per_second, wall_seconds;
     double data_wait_seconds;    /* part of wall_seconds in which steps waited for their samples */
     struct pl_pace_medians pace; /* medians over the steps of this run; NaN = too few steps */

@@ -7,6 +7,7 @@
 #include "runtime/session/arenas.h"
 #include "runtime/session/measure.h"
 #include "runtime/session/session_open.h"
+#include "runtime/train/best.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +58,6 @@ static void init_counters(struct pl_run *r, const struct pl_preflight *pf) {
     if (pf->estimate.planned.program->shape.dtype == PL_DTYPE_F16)
         r->state.loss_scale = job->loss_scale == PL_AUTO ? PL_LOSS_SCALE : job->loss_scale;
     memcpy(r->state.run_id, pf->files.run.run_id, sizeof r->state.run_id);
-    r->saved = r->state;
     pl_oom_init(&r->oom, job->oom_recovery, job->oom_max_retries, job->batch_size,
                 pf->global_batch);
 }
@@ -81,6 +81,8 @@ pl_err pl_run_open(struct pl_run *r, struct pl_preflight *pf, const struct pl_tr
     init_counters(r, pf);
     PL_TRY(pl_model_read_text(pf->files.config_path, &r->config_json, &config_bytes, d));
     PL_TRY(pl_session_open(&r->s, pf, opt->messages, opt->colour, d));
+    PL_TRY(pl_run_init_best(r, &(struct pl_run_state){0}, d));
+    r->saved = r->state;
     arm_faults(r);
     PL_TRY(pl_run_init_profile(r, d));
     return pl_session_reserve_job(&r->s, d);

@@ -9,6 +9,7 @@
 #include "runtime/session/agree.h"
 #include "runtime/session/explain.h"
 #include "runtime/session/measure.h"
+#include "runtime/train/best.h"
 #include "runtime/train/evaluate.h"
 #include "runtime/train/go_back.h"
 #include "runtime/train/outcome.h"
@@ -145,6 +146,16 @@ static void tell_about_graphs(struct pl_run *r) {
     pl_progress_note(&r->progress, line);
 }
 
+/* A run that ends here for lack of a better evaluation has a checkpoint of its end like any other
+ * run, so that the same command finds it ended. */
+static pl_err evaluate(struct pl_run *r, bool *save, struct pl_evaluation *out, struct pl_diag *d) {
+    PL_TRY(pl_run_evaluate(r, out, d));
+    pl_run_weigh(r, out);
+    if (pl_run_has_stalled(r) && r->s.job->save_steps) *save = true;
+    if (*save) pl_run_weigh_saved(r, out);
+    return PL_ERR_OK;
+}
+
 /* Whatever looks at the weights waits for all steps; a signal does, since a checkpoint follows. */
 static pl_err one_step(struct pl_run *r, double *since, struct pl_train_result *out,
                        struct pl_diag *d) {
@@ -152,12 +163,12 @@ static pl_err one_step(struct pl_run *r, double *since, struct pl_train_result *
     if (r->lost) return pl_run_go_back(r, d);
     tell_about_graphs(r);
     out->stopped_by = stop_signal(r);
+    const uint32_t save_steps = r->s.job->save_steps;
     bool last = r->state.step == r->s.pf->total_steps;
     bool eval = due(r->s.job->eval_steps, r->state.step) || last;
-    bool save = due(r->s.job->save_steps, r->state.step) || (last && r->s.job->save_steps) ||
-                out->stopped_by;
+    bool save = due(save_steps, r->state.step) || (last && save_steps) || out->stopped_by;
     PL_TRY(collect_steps(r, eval || save ? 0 : pl_run_lag(r), since, out, d));
-    if (eval) PL_TRY(pl_run_evaluate(r, &out->evaluation, d));
+    if (eval) PL_TRY(evaluate(r, &save, &out->evaluation, d));
     if (save || last) PL_TRY(pl_run_renew_resolved(r, d));
     if (save) PL_TRY(pl_run_checkpoint(r, d));
     if (eval || save) *since = pl_session_clock();
@@ -166,7 +177,7 @@ static pl_err one_step(struct pl_run *r, double *since, struct pl_train_result *
 
 static pl_err steps(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d) {
     double since = pl_session_clock();
-    while (r->state.step < r->s.pf->total_steps) {
+    while (r->state.step < r->s.pf->total_steps && !pl_run_has_stalled(r)) {
         pl_err err = one_step(r, &since, out, d);
         if (err != PL_ERR_OK) pl_run_rescue(r, err, d);
         if (err != PL_ERR_OK) return err;
@@ -182,6 +193,12 @@ static void add_evaluation(const struct pl_evaluation *e, json_t **o) {
     pl_json_set(o, "eval_loss", pl_log_real(e->loss));
     pl_json_set(o, "eval_accuracy", pl_log_real(e->accuracy));
     pl_json_set(o, "eval_perplexity", pl_log_real(e->perplexity));
+}
+
+static void add_best(const struct pl_best_model *b, json_t **o) {
+    pl_json_set(o, "best",
+                json_pack("{s:I, s:s, s:o, s:b}", "step", (json_int_t)b->step, "metric", b->metric,
+                          "value", pl_log_real(b->value), "saved", b->is_saved));
 }
 
 static pl_err summarise(struct pl_run *r, const struct pl_train_result *t, struct pl_diag *d) {
@@ -202,6 +219,8 @@ static pl_err summarise(struct pl_run *r, const struct pl_train_result *t, struc
         (json_int_t)t->oom_recoveries, "graphs", (json_int_t)g->made, "graph_replays",
         (json_int_t)g->replays, "graph_bytes", (json_int_t)g->peak_bytes);
     if (r->s.pf->data.n_eval) add_evaluation(&t->evaluation, &o);
+    if (t->best.step) add_best(&t->best, &o);
+    if (t->stopped_early) pl_json_set(&o, "stopped_early", json_true());
     if (r->state.loss_scale)
         pl_json_set(&o, "skipped_steps", json_integer((json_int_t)r->state.skipped_steps));
     return pl_log_event(r->log, "summary", o, d);
@@ -278,6 +297,7 @@ static pl_err run_all(struct pl_run *r, struct pl_train_result *out, struct pl_d
     pl_progress_end(&r->progress);
     if (err != PL_ERR_OK && err != PL_ERR_INTERRUPTED) return err;
     /* First of all: nothing that follows is worth the weights. */
+    if (err == PL_ERR_OK) PL_TRY(pl_run_take_best(r, out, d));
     if (err == PL_ERR_OK) PL_TRY(pl_run_save_final(r, d));
     PL_TRY(pl_run_check_books(r, out, d));
     PL_TRY(log_all_ranks(r, out, err == PL_ERR_OK, d));

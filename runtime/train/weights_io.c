@@ -15,6 +15,7 @@
 #include "runtime/data/data.h"
 #include "runtime/data/tokenizer/tokenizer.h"
 #include "runtime/session/load.h"
+#include "runtime/train/best.h"
 #include "runtime/train/step.h"
 
 #include <stdlib.h>
@@ -42,6 +43,7 @@ static pl_err resume(struct pl_run *r, const struct pl_tensor_io *io, struct pl_
     r->state.tokens = then->tokens;
     r->state.oom_recoveries = then->oom_recoveries;
     take_scale(then, &r->state);
+    PL_TRY(pl_run_init_best(r, then, d));
     r->state.batch_size = r->oom.batch_size;
     r->saved = r->state;
     return PL_ERR_OK;
@@ -77,6 +79,7 @@ pl_err pl_run_load_saved(struct pl_run *r, struct pl_diag *d) {
     r->state.position = r->saved.position;
     r->state.tokens = r->saved.tokens;
     take_scale(&r->saved, &r->state);
+    pl_run_restore_best(r, &r->saved);
     return PL_ERR_OK;
 }
 
@@ -207,6 +210,7 @@ static pl_err help_save(struct pl_run *r, struct pl_diag *d) {
 
 /* shares: the other ranks help. */
 static pl_err save_checkpoint(struct pl_run *r, uint32_t keep, bool shares, struct pl_diag *d) {
+    const struct pl_rotation stay = {keep, pl_run_best_step(r)};
     struct pl_tensor_io io = pl_session_io(&r->s, PL_PHASE_SAVE);
     struct pl_checkpoint c = {0};
     pl_err err;
@@ -217,7 +221,7 @@ static pl_err save_checkpoint(struct pl_run *r, uint32_t keep, bool shares, stru
     /* The steps that led here are on disk before the checkpoint has its name, so that a run which
      * goes on from it has a log without holes. */
     PL_TRY_GOTO(pl_log_sync(r->log, d), out);
-    err = pl_checkpoint_commit(&c, r->s.job->output_dir, keep, d);
+    err = pl_checkpoint_commit(&c, r->s.job->output_dir, stay, d);
 out:
     pl_checkpoint_abort(&c);
     if (err != PL_ERR_OK) return err;

@@ -91,7 +91,7 @@ static pl_err save(struct rig *r, uint64_t step, uint32_t keep, struct pl_diag *
                     : pl_model_put(&r->io, &c.outbox, "{}", NULL, PL_SHARD_BYTES, d),
                 out);
     PL_TRY_GOTO(pl_checkpoint_write_state(&c, &r->io, &s, NULL, d), out);
-    err = pl_checkpoint_commit(&c, dir, keep, d);
+    err = pl_checkpoint_commit(&c, dir, (struct pl_rotation){keep, 0}, d);
 out:
     pl_checkpoint_abort(&c);
     return err;
@@ -544,7 +544,7 @@ START_TEST(the_final_path_outlives_the_commit) {
     OK(pl_checkpoint_begin(&c, dir, 6, &diag));
     OK(pl_checkpoint_write_state(&c, &r.io, &s, NULL, &diag));
     ck_assert(!exists(c.final_path));
-    OK(pl_checkpoint_commit(&c, dir, 1, &diag));
+    OK(pl_checkpoint_commit(&c, dir, (struct pl_rotation){1, 0}, &diag));
     ck_assert(exists(c.final_path));
     pl_checkpoint_abort(&c);
     ck_assert(exists(in(dir, "checkpoint-6")));
@@ -627,7 +627,8 @@ START_TEST(a_failed_sync_of_the_parent_takes_the_new_name_back) {
     OK(pl_checkpoint_write_state(&c, &r.io, &s, NULL, &diag));
     struct pl_io_fault fault = {.at = 4, .count = 1}; /* fsync, close, rename, fsync */
     pl_checkpoint_set_fault(&fault);
-    FAILS(pl_checkpoint_commit(&c, dir, 1, &diag), PL_ERR_CHECKPOINT_WRITE, "cannot sync");
+    FAILS(pl_checkpoint_commit(&c, dir, (struct pl_rotation){1, 0}, &diag), PL_ERR_CHECKPOINT_WRITE,
+          "cannot sync");
     pl_checkpoint_set_fault(NULL);
     ck_assert_ptr_null(c.tmp_path);
     ck_assert(!exists(in(dir, "checkpoint-2")) && !exists(in(dir, "checkpoint-2.tmp")));

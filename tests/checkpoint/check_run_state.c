@@ -48,7 +48,7 @@ static void save(uint64_t step, uint64_t run_number, const char *run_id, uint32_
     OK(pl_checkpoint_begin(&c, dir, step, &diag));
     OK(pl_adapter_put(&rig.io, &c.outbox, &job, NULL, &diag));
     OK(pl_checkpoint_write_state(&c, &rig.io, &s, NULL, &diag));
-    OK(pl_checkpoint_commit(&c, dir, keep, &diag));
+    OK(pl_checkpoint_commit(&c, dir, (struct pl_rotation){keep, 0}, &diag));
     pl_checkpoint_abort(&c);
 }
 

@@ -84,7 +84,7 @@ static pl_err save(const struct pl_tensor_io *io, const char *out, uint64_t shar
     PL_TRY_GOTO(pl_checkpoint_begin(&c, out, STEP, d), out);
     PL_TRY_GOTO(put_checkpoint(&c, io, shard_bytes, d), out);
     PL_TRY_GOTO(pl_checkpoint_write_state(&c, io, &state, NULL, d), out);
-    err = pl_checkpoint_commit(&c, out, 2, d);
+    err = pl_checkpoint_commit(&c, out, (struct pl_rotation){2, 0}, d);
 out:
     pl_checkpoint_abort(&c);
     return err;

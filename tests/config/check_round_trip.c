@@ -330,6 +330,17 @@ static void make_splits_valid(struct pl_job *job) {
     }
 }
 
+/* Evaluations are compared where there are some. */
+static void make_comparisons_valid(struct pl_job *job) {
+    static const char *const keys[] = {"load_best_model_at_end", "metric_for_best_model",
+                                       "early_stopping_patience", "early_stopping_threshold"};
+    for (size_t i = 0; !pl_job_evaluates(job) && i < sizeof keys / sizeof *keys; i++)
+        set(job, keys[i], "");
+    if (!job->load_best_model_at_end && !job->early_stopping_patience) return;
+    set(job, "eval_steps", "2");
+    set(job, "save_steps", "6");
+}
+
 static void random_job(struct pl_job *job, uint64_t seed) {
     random_state = seed;
     ck_assert_int_eq(pl_job_defaults(job, NULL), PL_ERR_OK);
@@ -342,6 +353,7 @@ static void random_job(struct pl_job *job, uint64_t seed) {
 #undef X
     make_valid(job);
     make_splits_valid(job);
+    make_comparisons_valid(job);
     ck_assert_int_eq(pl_job_validate(job, NULL), PL_ERR_OK);
 }
 

@@ -138,6 +138,58 @@ START_TEST(ranks_end_where_one_rank_ends) {
 }
 END_TEST
 
+/* ---- the best model ---- */
+
+static void train_to_the_best(const char *ranks, const char *sharding, const char *out) {
+    const char *const words[] = {"train",
+                                 "run.yaml",
+                                 textf("device=%s", crew_device()),
+                                 "threads=1",
+                                 "preflight=off",
+                                 "rank_order=true",
+                                 "gradient_accumulation_steps=null",
+                                 "global_batch_size=8",
+                                 "max_steps=40",
+                                 "learning_rate=0.02",
+                                 "val_set_size=5",
+                                 "eval_steps=2",
+                                 "save_steps=4",
+                                 "save_total_limit=1",
+                                 "load_best_model_at_end=true",
+                                 "early_stopping_patience=4",
+                                 textf("devices=%s", ranks),
+                                 textf("sharding=%s", sharding),
+                                 textf("output_dir=%s", out),
+                                 NULL};
+    struct outcome o = plimsoll_expect(0, textf("%s/qwen2-full", getenv("GOLDEN_CASES")), words);
+    outcome_finish(&o);
+}
+
+static double of_best(const char *out, const char *key) {
+    json_t *log = joblog_read(out);
+    const double v = joblog_number(joblog_event(log, "best", 0), key);
+    json_decref(log);
+    return v;
+}
+
+/* All ranks stop after the same step, and the model that they save is that of the same one. */
+START_TEST(ranks_agree_on_the_best_model) {
+    char dir[SCRATCH_PATH], one[SCRATCH_PATH + 16], several[SCRATCH_PATH + 16];
+    scratch_make(dir);
+    snprintf(one, sizeof one, "%s/one", dir);
+    snprintf(several, sizeof several, "%s/several", dir);
+    train_to_the_best("1", "none", one);
+    train_to_the_best(textf("%d", 2 + _i % 2), shardings[_i], several);
+    ck_assert(of_best(one, "best_step") < of_best(one, "step"));
+    ck_assert(of_best(one, "step") < 40);
+    ck_assert(of_best(one, "step") == of_best(several, "step"));
+    ck_assert(of_best(one, "best_step") == of_best(several, "best_step"));
+    expect_same_evaluations(one, several);
+    weights_assert_same(one, several, "model");
+    scratch_remove(dir);
+}
+END_TEST
+
 /* ---- all cuts of all cases ---- */
 
 static glob_t cases;
@@ -179,6 +231,10 @@ int main(void) {
     TCase *tc = tcase_create("cases");
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, ranks_end_where_one_rank_ends, 0, KINDS);
+    suite_add_tcase(s, tc);
+    tc = tcase_create("best");
+    tcase_set_timeout(tc, 120);
+    tcase_add_loop_test(tc, ranks_agree_on_the_best_model, 0, SHARDINGS);
     suite_add_tcase(s, tc);
     if (getenv("PLIMSOLL_ALL_CUTS")) add_all_cuts(s);
     SRunner *sr = srunner_create(s);

@@ -93,6 +93,19 @@ static void print_evaluation(const struct pl_evaluation *e, FILE *out) {
             e->loss, 100 * e->accuracy, e->perplexity, (unsigned long long)e->tokens);
 }
 
+static void print_end(const struct pl_train_result *r, FILE *out) {
+    const struct pl_best_model *b = &r->best;
+    if (r->stopped_early)
+        fprintf(out, "stopped early after step %llu: evaluations did not become better\n",
+                (unsigned long long)r->steps);
+    if (b->is_saved)
+        fprintf(out, "the saved model is that of step %llu: evaluation %s %.6g, the best one\n",
+                (unsigned long long)b->step, b->metric, b->value);
+    else if (b->step)
+        fprintf(out, "the best model, of step %llu, is gone: the saved one is that of step %llu\n",
+                (unsigned long long)b->step, (unsigned long long)r->steps);
+}
+
 static void print_summary(const struct pl_preflight *pf, const struct pl_train_result *r,
                           FILE *out) {
     const struct pl_job *job = pf->job;
@@ -109,6 +122,7 @@ static void print_summary(const struct pl_preflight *pf, const struct pl_train_r
                 (unsigned long long)r->steps);
     }
     print_evaluation(&r->evaluation, out);
+    print_end(r, out);
     print_pace(&pf->forecast, r, out);
     bool on_gpu = pl_device_is_cuda(job->device);
     fprintf(out, "planned %s, allocated %s (%s), measured %s %s\n",
