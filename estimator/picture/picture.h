@@ -10,6 +10,8 @@
 
 #include "estimator/plan/plan.h"
 
+#include <jansson.h>
+
 /* Draws stacked bytes over the ops of the peak phase (job arena below, live transients by category
  * above), the budget line, the peak with its largest tensors, and planned, allocated and measured
  * bytes. budget_bytes PL_AUTO_BYTES or 0 = none; allocated_bytes, measured_bytes 0 = not known. */
@@ -23,6 +25,11 @@ void pl_svg_timeline(const struct pl_plan *plan, uint64_t budget_bytes, const ch
  * free. context_bytes stands in front of every bar; budget_bytes as above. */
 void pl_svg_bill(const struct pl_plan *plan, uint64_t context_bytes, uint64_t budget_bytes,
                  const char *title, struct pl_text *out);
+/* Returns the figures of such pictures for every phase: for at most 2000 operations of each, those
+ * that stand for their neighbours (sweep.h), what runs, its layer (-1: none) and the live bytes of
+ * the batch arena by category; where backward begins ("ops": nowhere); and the largest tensors at
+ * the peak. "job" has the bytes that live as long as the run. NULL = no memory. */
+json_t *pl_timeline_json(const struct pl_plan *plan, uint64_t budget_bytes);
 /* Returns the colour of a category in every picture, "#rrggbb". */
 const char *pl_picture_colour(enum pl_category c);
 

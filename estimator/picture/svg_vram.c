@@ -1,15 +1,14 @@
 /* svg_vram.c - every planned byte over the ops of a phase. */
-#include "estimator/base/alloc.h"
 #include "estimator/picture/picture.h"
 
 #include "estimator/base/checked.h"
 #include "estimator/base/units.h"
 #include "estimator/picture/svg.h"
+#include "estimator/picture/sweep.h"
 #include "estimator/plan/live.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -34,11 +33,11 @@ enum {
 #define BATCH_OPACITY   0.72 /* tells transient bytes from resident ones of the same category */
 
 static const char *const category_colours[PL_CATEGORY_COUNT] = {
-    [PL_CATEGORY_WEIGHTS] = "#3f5f8a",     [PL_CATEGORY_ADAPTER] = "#2a9d8f",
-    [PL_CATEGORY_GRADIENTS] = "#e07a3f",   [PL_CATEGORY_OPTIMIZER] = "#8a6fb0",
-    [PL_CATEGORY_KV_CACHE] = "#4f8f9d",
-    [PL_CATEGORY_ACTIVATIONS] = "#5aa45a", [PL_CATEGORY_LOGITS] = "#d9a520",
-    [PL_CATEGORY_WORKSPACE] = "#8d99a6",   [PL_CATEGORY_BATCH] = "#c2688a",
+    [PL_CATEGORY_WEIGHTS] = "#3f5f8a",   [PL_CATEGORY_ADAPTER] = "#2a9d8f",
+    [PL_CATEGORY_GRADIENTS] = "#e07a3f", [PL_CATEGORY_OPTIMIZER] = "#8a6fb0",
+    [PL_CATEGORY_KV_CACHE] = "#4f8f9d",  [PL_CATEGORY_ACTIVATIONS] = "#5aa45a",
+    [PL_CATEGORY_LOGITS] = "#d9a520",    [PL_CATEGORY_WORKSPACE] = "#8d99a6",
+    [PL_CATEGORY_BATCH] = "#c2688a",
 };
 
 const char *pl_picture_colour(enum pl_category c) {
@@ -53,9 +52,8 @@ static const struct pl_svg_stroke budget_stroke = {PL_SVG_ALARM, 1.8, "7 4"},
 struct picture {
     const struct pl_plan *plan;
     enum pl_phase phase;
-    const struct pl_phase_range *ops;     /* ops of the phase */
     uint64_t budget, allocated, measured; /* 0 = not known */
-    uint64_t *live;                       /* [ops->n_ops][PL_CATEGORY_COUNT] of the batch arena */
+    struct pl_sweep sweep;                /* of the batch arena */
     uint32_t n_columns, peak_column;
     uint32_t op_of[COLUMNS]; /* the fullest op of each column, relative to the phase */
     bool budget_in_sight;
@@ -65,30 +63,10 @@ struct picture {
 
 /* --- what is alive --------------------------------------------------------------------------- */
 
-/* Differences first, prefix sums after: linear in tensors and ops. Unsigned wrap-around cancels. */
-static bool sweep(struct picture *s) {
-    const struct pl_program *p = s->plan->program;
-    uint32_t n = s->ops->n_ops, first = s->ops->first_op;
-    s->live = pl_calloc((size_t)n + 1, PL_CATEGORY_COUNT * sizeof *s->live);
-    if (!s->live) return false;
-    for (uint32_t id = 0; id < p->n_tensors; id++) {
-        const struct pl_tensor *t = &p->tensors[id];
-        const struct pl_place_row *at = &s->plan->places[id];
-        if (t->scope != PL_SCOPE_STEP || t->place != PL_PLACE_DEVICE || at->first_op < first ||
-            at->last_op >= first + n || at->first_op > at->last_op)
-            continue; /* a tensor of the host or of another phase, or one that is never used */
-        s->live[(size_t)(at->first_op - first) * PL_CATEGORY_COUNT + t->category] += t->bytes;
-        s->live[(size_t)(at->last_op + 1 - first) * PL_CATEGORY_COUNT + t->category] -= t->bytes;
-    }
-    for (size_t i = PL_CATEGORY_COUNT; i < (size_t)n * PL_CATEGORY_COUNT; i++)
-        s->live[i] += s->live[i - PL_CATEGORY_COUNT];
-    return true;
-}
-
 /* Bytes of a band at an op: the job arena does not change, the batch arena does. */
 static uint64_t band_bytes(const struct picture *s, int band, uint32_t op) {
     if (band < PL_CATEGORY_COUNT) return s->plan->job_by_category[band];
-    return s->live[(size_t)op * PL_CATEGORY_COUNT + (size_t)(band - PL_CATEGORY_COUNT)];
+    return pl_sweep_bytes(&s->sweep, op, (uint32_t)(band - PL_CATEGORY_COUNT));
 }
 
 static uint64_t stacked_bytes(const struct picture *s, int bands, uint32_t op) {
@@ -98,24 +76,9 @@ static uint64_t stacked_bytes(const struct picture *s, int bands, uint32_t op) {
     return sum;
 }
 
-/* A column narrower than its ops shows the fullest of them, and the peak is never averaged away. */
 static void choose_columns(struct picture *s) {
-    uint64_t n = s->ops->n_ops;
-    uint32_t peak = s->plan->phases[s->phase].peak_op - s->ops->first_op;
-    s->n_columns = (uint32_t)pl_u64_min(n, COLUMNS);
-    for (uint32_t c = 0; c < s->n_columns; c++) {
-        uint32_t from = (uint32_t)(c * n / s->n_columns);
-        uint32_t to = (uint32_t)((c + 1) * n / s->n_columns);
-        s->op_of[c] = from;
-        for (uint32_t op = from + 1; op < to; op++) {
-            if (stacked_bytes(s, BANDS, op) > stacked_bytes(s, BANDS, s->op_of[c]))
-                s->op_of[c] = op;
-        }
-        if (from <= peak && peak < to) {
-            s->op_of[c] = peak;
-            s->peak_column = c;
-        }
-    }
+    const uint32_t peak = s->plan->phases[s->phase].peak_op - s->sweep.ops->first_op;
+    s->n_columns = pl_sweep_columns(&s->sweep, peak, COLUMNS, s->op_of, &s->peak_column);
 }
 
 /* --- axes ------------------------------------------------------------------------------------ */
@@ -143,7 +106,7 @@ static void set_axes(struct picture *s) {
     if (s->budget_in_sight) top = fmax(top, (double)s->budget);
     top = fmax(top, 1) * 1.04; /* air above the highest line */
     double unit = unit_of(top).bytes;
-    s->x = (struct pl_svg_axis){0, fmax(1, s->ops->n_ops), LEFT, RIGHT, 0};
+    s->x = (struct pl_svg_axis){0, fmax(1, s->sweep.ops->n_ops), LEFT, RIGHT, 0};
     s->x.step = fmax(1, pl_svg_nice_step(s->x.hi, X_TICKS));
     s->y = (struct pl_svg_axis){0, top, BOTTOM, TOP, pl_svg_nice_step(top / unit, Y_TICKS) * unit};
 }
@@ -212,11 +175,8 @@ static void draw_level(const struct picture *s, uint64_t bytes,
 
 /* Marks the place where forward ends and backward begins. */
 static void draw_directions(const struct picture *s) {
-    const struct pl_op *ops = s->plan->program->ops + s->ops->first_op;
-    uint32_t turn = 0;
-    while (turn < s->ops->n_ops && !ops[turn].backward)
-        turn++;
-    if (turn == 0 || turn == s->ops->n_ops) return;
+    const uint32_t turn = pl_sweep_turn(&s->sweep);
+    if (turn == 0 || turn == s->sweep.ops->n_ops) return;
     double x = pl_svg_at(&s->x, turn);
     pl_svg_text(s->out, (LEFT + x) / 2, TOP - 8, PL_SVG_MIDDLE, 12, PL_SVG_QUIET, "forward");
     pl_svg_text(s->out, (x + RIGHT) / 2, TOP - 8, PL_SVG_MIDDLE, 12, PL_SVG_QUIET, "backward");
@@ -282,7 +242,7 @@ static const char *name_that_fits(char *name) {
 
 static void legend_peak(const struct picture *s, double *y) {
     const struct pl_program *p = s->plan->program;
-    uint32_t op = s->ops->first_op + s->op_of[s->peak_column], ids[LARGEST];
+    uint32_t op = s->sweep.ops->first_op + s->op_of[s->peak_column], ids[LARGEST];
     pl_svg_dot(s->out, LEGEND + 8, *y + 4, 3.2, PL_SVG_INK);
     char where[96];
     int n = snprintf(where, sizeof where, "peak at op %u, %s", s->op_of[s->peak_column],
@@ -323,7 +283,7 @@ static double draw_legend(const struct picture *s) {
 
 static void draw(struct picture s, const char *title, struct pl_text *out) {
     const struct pl_plan *plan = s.plan;
-    if (!sweep(&s)) {
+    if (!pl_sweep_init(&s.sweep, plan, s.phase)) {
         out->failed = true;
         return;
     }
@@ -347,15 +307,13 @@ static void draw(struct picture s, const char *title, struct pl_text *out) {
     pl_svg_end(out);
     out->failed |= legend.failed;
     pl_text_finish(&legend);
-    free(s.live);
+    pl_sweep_finish(&s.sweep);
 }
 
 static struct picture picture_of(const struct pl_plan *plan, enum pl_phase phase,
                                  uint64_t budget_bytes) {
-    return (struct picture){.plan = plan,
-                            .phase = phase,
-                            .ops = &plan->program->phases[phase],
-                            .budget = budget_bytes == PL_AUTO_BYTES ? 0 : budget_bytes};
+    return (struct picture){
+        .plan = plan, .phase = phase, .budget = budget_bytes == PL_AUTO_BYTES ? 0 : budget_bytes};
 }
 
 void pl_svg_vram(const struct pl_plan *plan, uint64_t budget_bytes, uint64_t allocated_bytes,
