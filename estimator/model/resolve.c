@@ -325,7 +325,7 @@ static pl_err refuse_model(const char *name, const char *repository, const char 
     return PL_ERR_MODEL_FILE;
 }
 
-/* Finds the snapshot of the first id that is in the cache. *repository is the directory of the last
+/* Finds the snapshot of the first id that is in the cache. s->repository is that of the last
  * one that was looked for. */
 static pl_err find_cached(const char *const ids[2], struct snapshot *s, struct pl_diag *d) {
     for (size_t i = 0; i < 2 && ids[i] && s->cached == CACHED_NO; i++) {

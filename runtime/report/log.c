@@ -39,11 +39,8 @@ static pl_err no_memory(struct pl_diag *d) {
 
 /* --- reading --------------------------------------------------------------------------------- */
 
-/* Calls `each` with every line that is a JSON object. A crash may have left half a line at the
- * end, so others are passed over. A missing file is PL_ERR_IO. */
-static pl_err for_each_line(const char *path,
-                            pl_err (*each)(void *ctx, const char *line, json_t *o), void *ctx,
-                            struct pl_diag *d) {
+pl_err pl_log_each(const char *path, pl_err (*each)(void *ctx, const char *line, json_t *o),
+                   void *ctx, struct pl_diag *d) {
     pl_err err = PL_ERR_OK;
     char *line = NULL;
     size_t cap = 0;
@@ -69,70 +66,6 @@ static pl_err for_each_line(const char *path,
 static bool is_event(json_t *o, const char *name) {
     const char *event = json_string_value(json_object_get(o, "event"));
     return event && strcmp(event, name) == 0;
-}
-
-struct series { /* pairs that grow; y stays NULL when only x is wanted */
-    double *x, *y;
-    uint64_t n, cap;
-    const char *event;
-    const char *y_key; /* NULL = none */
-    struct pl_diag *d;
-};
-
-static bool series_reserve(struct series *s, uint64_t cap) {
-    double *x = pl_realloc(s->x, cap * sizeof *x);
-    if (!x) return false;
-    s->x = x;
-    if (s->y_key) {
-        double *y = pl_realloc(s->y, cap * sizeof *y);
-        if (!y) return false;
-        s->y = y;
-    }
-    s->cap = cap;
-    return true;
-}
-
-static pl_err series_line(void *ctx, const char *line, json_t *o) {
-    (void)line;
-    struct series *s = ctx;
-    json_t *step = json_object_get(o, "step");
-    if (!is_event(o, s->event) || !json_is_number(step)) return PL_ERR_OK;
-    if (s->n == s->cap && !series_reserve(s, s->cap * 2)) return no_memory(s->d);
-    s->x[s->n] = json_number_value(step);
-    if (s->y_key) {
-        json_t *y = json_object_get(o, s->y_key);
-        s->y[s->n] = json_is_number(y) ? json_number_value(y) : NAN;
-    }
-    s->n++;
-    return PL_ERR_OK;
-}
-
-static pl_err series_read(struct series *s, const char *path) {
-    pl_err err = series_reserve(s, 64) ? PL_ERR_OK : no_memory(s->d);
-    if (err == PL_ERR_OK) err = for_each_line(path, series_line, s, s->d);
-    if (err != PL_ERR_OK) {
-        free(s->x);
-        free(s->y);
-    }
-    return err;
-}
-
-pl_err pl_log_read_losses(const char *path, double **steps, double **losses, uint64_t *n,
-                          struct pl_diag *d) {
-    struct series s = {.event = "step", .y_key = "loss", .d = d};
-    PL_TRY(series_read(&s, path));
-    *steps = s.x;
-    *losses = s.y;
-    *n = s.n;
-    return PL_ERR_OK;
-}
-
-pl_err pl_log_read_recoveries(const char *path, double **steps, uint64_t *n, struct pl_diag *d) {
-    struct series s = {.event = "oom_recovery", .d = d};
-    PL_TRY(series_read(&s, path));
-    *steps = s.x;
-    *n = s.n;
-    return PL_ERR_OK;
 }
 
 /* --- opening --------------------------------------------------------------------------------- */
@@ -199,7 +132,7 @@ static pl_err drop_lines_beyond(const char *path, bool none, uint64_t keep_steps
         goto out;
     }
     struct rewrite r = {to, beside.data, keep_steps, keep_recoveries, d};
-    if (!none) err = for_each_line(path, rewrite_line, &r, d);
+    if (!none) err = pl_log_each(path, rewrite_line, &r, d);
     if (err == PL_ERR_OK && (fflush(to) != 0 || fsync(fileno(to)) != 0))
         err = io_error(d, beside.data, "write");
     if (fclose(to) != 0 && err == PL_ERR_OK) err = io_error(d, beside.data, "write");

@@ -59,12 +59,12 @@ json_t *pl_log_real(double v);
 /* Drops the lines of steps after keep_steps, except those of recoveries: the steps run again. */
 pl_err pl_log_go_back(struct pl_log *log, uint64_t keep_steps, struct pl_diag *d);
 void pl_log_close(struct pl_log **log); /* NULL-safe; sets *log to NULL */
-/* Reads the (step, loss) pairs of all step lines, for pictures after a resume; a null loss reads as
- * NaN. *steps and *losses are malloc'd, also if *n is 0. */
-pl_err pl_log_read_losses(const char *path, double **steps, double **losses, uint64_t *n,
-                          struct pl_diag *d);
-/* Reads the steps of all oom_recovery lines, in order. *steps is malloc'd, also if *n is 0. */
-pl_err pl_log_read_recoveries(const char *path, double **steps, uint64_t *n, struct pl_diag *d);
+/* Calls `each` with every line of a log that is a JSON object, which it may keep a reference of. A
+ * crash may have left half a line at the end, and a run may be writing it, so others are passed
+ * over. Ends with the first failure of `each`. A missing file is PL_ERR_IO. run_log.h has the
+ * figures of a log. */
+pl_err pl_log_each(const char *path, pl_err (*each)(void *ctx, const char *line, json_t *o),
+                   void *ctx, struct pl_diag *d);
 
 /* --- progress on stderr ---------------------------------------------------------------------- */
 struct pl_progress {
@@ -90,13 +90,21 @@ void pl_progress_end(struct pl_progress *p);
 bool pl_colour_wanted(FILE *out); /* decides by terminal, NO_COLOR, FORCE_COLOR and TERM=dumb */
 
 /* --- pictures: self-contained SVG; those of a plan are in picture.h --- */
-/* Draws loss over steps with a smoothed line and axis labels. Points that are not finite are left
- * out and counted below the picture. */
-void pl_svg_loss(const double *steps, const double *losses, uint64_t n, const char *title,
-                 struct pl_text *out);
-/* pl_svg_loss with the steps of the recoveries marked. */
-void pl_svg_loss_marked(const double *steps, const double *losses, uint64_t n, const double *marks,
-                        uint64_t n_marks, const char *title, struct pl_text *out);
+/* The curves of loss.svg, all borrowed. */
+struct pl_loss_curves {
+    const double *steps, *losses; /* [n] */
+    uint64_t n;
+    const double *eval_steps, *eval_losses; /* [n_evals] */
+    uint64_t n_evals;
+    const double *marks; /* the steps of the recoveries, [n_marks] */
+    uint64_t n_marks;
+};
+/* Draws loss over steps with a smoothed line, the evaluations and axis labels. Points that are not
+ * finite are left out, and those of steps are counted below the picture. */
+void pl_svg_loss(const struct pl_loss_curves *c, const char *title, struct pl_text *out);
+/* pl_svg_loss with the curves of a log (run_log.h). */
+struct pl_run_log;
+void pl_svg_loss_of_run(const struct pl_run_log *h, const char *title, struct pl_text *out);
 
 /* --- TensorBoard ----------------------------------------------------------------------------- */
 struct pl_tensorboard;

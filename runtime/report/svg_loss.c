@@ -1,4 +1,5 @@
-/* svg_loss.c - the loss over the steps of a run. */
+/* svg_loss.c - the loss over the steps of a run, and that of its evaluations. */
+#include "runtime/report/run_log.h"
 #include "runtime/report/report.h"
 #include "estimator/picture/svg.h"
 
@@ -20,10 +21,13 @@ enum {
     Y_TICKS = 6,
     SMOOTH_FROM = 8,   /* points; below, the raw line says it all */
     SMOOTH_SHARE = 60, /* the mean reaches this part of all points to either side */
+    DOTS_MOST = 60,    /* points; more of them are a line alone */
+    LABEL_HEIGHT = 15, /* of a figure at the right end of a line */
 };
 
 #define RAW_COLOUR    "#9db8d9"
 #define SMOOTH_COLOUR "#1d4f91"
+#define EVAL_COLOUR   "#0d8a72"
 #define MARK_COLOUR   "#d97706"
 /* Far past any loss; keeps differences of two values finite. Steps stay exact integers. */
 #define LARGEST_DRAWN 1e30
@@ -32,7 +36,9 @@ enum {
 struct curve {
     const double *steps, *losses;
     uint64_t n, drawn; /* points, and those that can be drawn */
-    struct pl_svg_axis x, y;
+    const char *colour;
+    double width;
+    struct pl_svg_axis x, y; /* of the picture, the same for all its curves */
 };
 
 static bool can_draw(const struct curve *c, uint64_t i) {
@@ -41,18 +47,23 @@ static bool can_draw(const struct curve *c, uint64_t i) {
 
 /* --- axes ------------------------------------------------------------------------------------ */
 
-static void find_limits(struct curve *c) {
-    c->x.lo = c->y.lo = LARGEST_DRAWN;
-    c->x.hi = c->y.hi = -LARGEST_DRAWN;
+static void widen(struct curve *limits, struct curve *c) {
     for (uint64_t i = 0; i < c->n; i++) {
         if (!can_draw(c, i)) continue;
         c->drawn++;
-        c->x.lo = fmin(c->x.lo, c->steps[i]);
-        c->x.hi = fmax(c->x.hi, c->steps[i]);
-        c->y.lo = fmin(c->y.lo, c->losses[i]);
-        c->y.hi = fmax(c->y.hi, c->losses[i]);
+        limits->x.lo = fmin(limits->x.lo, c->steps[i]);
+        limits->x.hi = fmax(limits->x.hi, c->steps[i]);
+        limits->y.lo = fmin(limits->y.lo, c->losses[i]);
+        limits->y.hi = fmax(limits->y.hi, c->losses[i]);
     }
-    if (!c->drawn) c->x.lo = c->y.lo = 0, c->x.hi = c->y.hi = 1;
+}
+
+static void find_limits(struct curve *c, struct curve *evals) {
+    c->x.lo = c->y.lo = LARGEST_DRAWN;
+    c->x.hi = c->y.hi = -LARGEST_DRAWN;
+    widen(c, c);
+    widen(c, evals);
+    if (!c->drawn && !evals->drawn) c->x.lo = c->y.lo = 0, c->x.hi = c->y.hi = 1;
 }
 
 /* Opens a range that is too thin to hold ticks, so that one point or a constant has a place. */
@@ -70,8 +81,8 @@ static int x_ticks(const struct curve *c) {
     return (int)pl_u64_min(X_TICKS, (RIGHT - LEFT) / (8 * columns));
 }
 
-static void set_axes(struct curve *c) {
-    find_limits(c);
+static void set_axes(struct curve *c, struct curve *evals) {
+    find_limits(c, evals);
     open_range(&c->x, 2);
     open_range(&c->y, fmax(1e-6, 0.02 * fmax(fabs(c->y.lo), fabs(c->y.hi))));
     c->x.from = LEFT, c->x.to = RIGHT;
@@ -80,6 +91,8 @@ static void set_axes(struct curve *c) {
     c->y.step = pl_svg_nice_step(c->y.hi - c->y.lo, Y_TICKS);
     c->y.lo = floor(c->y.lo / c->y.step) * c->y.step;
     c->y.hi = ceil(c->y.hi / c->y.step) * c->y.step;
+    evals->x = c->x;
+    evals->y = c->y;
 }
 
 static void draw_value(struct pl_text *out, double x, double y, enum pl_svg_anchor anchor,
@@ -122,9 +135,9 @@ static void begin_path(struct pl_text *out, const char *colour, double width) {
         colour, width);
 }
 
-static void draw_points(const struct curve *c, const char *colour, struct pl_text *out) {
+static void draw_points(const struct curve *c, struct pl_text *out) {
     bool open = false;
-    begin_path(out, colour, 1.2);
+    begin_path(out, c->colour, c->width);
     for (uint64_t i = 0; i < c->n; i++) {
         if (can_draw(c, i))
             pl_text_addf(out, "%c%.1f %.1f", open ? 'L' : 'M', pl_svg_at(&c->x, c->steps[i]),
@@ -132,10 +145,10 @@ static void draw_points(const struct curve *c, const char *colour, struct pl_tex
         open = can_draw(c, i); /* a gap is a gap, no line across it */
     }
     pl_text_add(out, "\"/>\n");
-    for (uint64_t i = 0; c->n <= 60 && i < c->n; i++) {
+    for (uint64_t i = 0; c->n <= DOTS_MOST && i < c->n; i++) {
         if (can_draw(c, i))
-            pl_svg_dot(out, pl_svg_at(&c->x, c->steps[i]), pl_svg_at(&c->y, c->losses[i]), 2.5,
-                       colour);
+            pl_svg_dot(out, pl_svg_at(&c->x, c->steps[i]), pl_svg_at(&c->y, c->losses[i]),
+                       2 * c->width, c->colour);
     }
 }
 
@@ -152,7 +165,7 @@ static void draw_ranges(const struct curve *c, struct pl_text *out) {
         hi[k] = fmax(hi[k], c->losses[i]);
     }
     bool open = false;
-    begin_path(out, RAW_COLOUR, 1.2);
+    begin_path(out, c->colour, c->width);
     for (int k = 0; k <= COLUMNS; k++) {
         if (lo[k] > hi[k]) continue;
         pl_text_addf(out, "%c%d %.1fV%.1f", open ? 'L' : 'M', LEFT + k, pl_svg_at(&c->y, lo[k]),
@@ -160,6 +173,19 @@ static void draw_ranges(const struct curve *c, struct pl_text *out) {
         open = true;
     }
     pl_text_add(out, "\"/>\n");
+}
+
+static void draw_curve(const struct curve *c, struct pl_text *out) {
+    if (c->n > 2 * COLUMNS)
+        draw_ranges(c, out);
+    else if (c->drawn)
+        draw_points(c, out);
+}
+
+/* Writes the last value of a line after its end. */
+static void draw_label(const struct curve *c, double y, double value, const char *colour,
+                       struct pl_text *out) {
+    draw_value(out, RIGHT + 8, y + 4, PL_SVG_START, colour, value, fmax(c->y.step / 100, 1e-4));
 }
 
 /* Returns the mean over the points around i: centred, so that the line does not lag after the
@@ -176,8 +202,9 @@ static double mean_around(const struct curve *c, uint64_t i, uint64_t reach) {
     return sum / (double)count;
 }
 
-/* One vertex a pixel column at most, so the cost is columns times reach whatever n. */
-static void draw_smoothed(const struct curve *c, struct pl_text *out) {
+/* One vertex a pixel column at most, so the cost is columns times reach whatever n. Returns the y
+ * of the label. */
+static double draw_smoothed(const struct curve *c, struct pl_text *out) {
     uint64_t reach = pl_u64_max(1, c->n / SMOOTH_SHARE);
     double mean = 0, last_x = LEFT;
     bool open = false;
@@ -194,8 +221,22 @@ static void draw_smoothed(const struct curve *c, struct pl_text *out) {
     pl_text_add(out, "\"/>\n");
     double y = pl_svg_at(&c->y, mean);
     pl_svg_dot(out, last_x, y, 3.5, SMOOTH_COLOUR);
-    draw_value(out, RIGHT + 8, y + 4, PL_SVG_START, SMOOTH_COLOUR, mean,
-               fmax(c->y.step / 100, 1e-4));
+    draw_label(c, y, mean, SMOOTH_COLOUR, out);
+    return y;
+}
+
+/* The label of the evaluations makes way for the other one, which stands at `taken`. */
+static void draw_eval_label(const struct curve *c, double taken, struct pl_text *out) {
+    uint64_t last = c->n - 1;
+    while (!can_draw(c, last))
+        last--;
+    const double y = pl_svg_at(&c->y, c->losses[last]);
+    double label = y;
+    if (fabs(label - taken) < LABEL_HEIGHT)
+        label = taken + (y < taken ? -LABEL_HEIGHT : LABEL_HEIGHT);
+    if (label < TOP) label = taken + LABEL_HEIGHT;
+    if (label > BOTTOM) label = taken - LABEL_HEIGHT;
+    draw_label(c, label, c->losses[last], c->colour, out);
 }
 
 static void draw_marks(const struct curve *c, const double *marks, uint64_t n,
@@ -211,7 +252,7 @@ static void draw_marks(const struct curve *c, const double *marks, uint64_t n,
 
 /* --- words ----------------------------------------------------------------------------------- */
 
-static void draw_legend(bool smoothed, bool marked, struct pl_text *out) {
+static void draw_legend(bool smoothed, bool evals, bool marked, struct pl_text *out) {
     const struct {
         bool shown;
         const char *text;
@@ -220,6 +261,7 @@ static void draw_legend(bool smoothed, bool marked, struct pl_text *out) {
     } entries[] = {
         {true, "each step", {smoothed ? RAW_COLOUR : SMOOTH_COLOUR, 1.5, NULL}, 90},
         {smoothed, "smoothed", {SMOOTH_COLOUR, 2.2, NULL}, 90},
+        {evals, "evaluation", {EVAL_COLOUR, 1.5, NULL}, 90},
         {marked, "out of memory, batch halved", {MARK_COLOUR, 1.5, "4 3"}, 210},
     };
     double x = LEFT;
@@ -231,32 +273,51 @@ static void draw_legend(bool smoothed, bool marked, struct pl_text *out) {
     }
 }
 
-void pl_svg_loss_marked(const double *steps, const double *losses, uint64_t n, const double *marks,
-                        uint64_t n_marks, const char *title, struct pl_text *out) {
-    struct curve c = {.steps = steps, .losses = losses, .n = n};
-    set_axes(&c);
-    bool smoothed = c.drawn >= SMOOTH_FROM;
+/* Says in words that there is no curve, or no whole one. */
+static void draw_missing(const struct curve *c, bool evals, struct pl_text *out) {
+    if (!c->drawn && !evals)
+        pl_svg_text(out, (LEFT + RIGHT) / 2.0, (TOP + BOTTOM) / 2.0, PL_SVG_MIDDLE, 14,
+                    PL_SVG_QUIET, "no step was logged yet");
+    if (c->drawn < c->n)
+        pl_svg_text(out, RIGHT, BOTTOM + 42, PL_SVG_END, 12, PL_SVG_ALARM,
+                    "%llu steps without a finite loss are left out",
+                    (unsigned long long)(c->n - c->drawn));
+}
+
+void pl_svg_loss(const struct pl_loss_curves *curves, const char *title, struct pl_text *out) {
+    struct curve c = {.steps = curves->steps, .losses = curves->losses, .n = curves->n},
+                 evals = {.steps = curves->eval_steps,
+                          .losses = curves->eval_losses,
+                          .n = curves->n_evals,
+                          .colour = EVAL_COLOUR,
+                          .width = 1.5};
+    double taken = -LABEL_HEIGHT; /* by no label */
+    set_axes(&c, &evals);
+    const bool smoothed = c.drawn >= SMOOTH_FROM;
+    c.colour = smoothed ? RAW_COLOUR : SMOOTH_COLOUR;
+    c.width = 1.2;
     pl_svg_begin(out, WIDTH, HEIGHT, title);
     pl_svg_text(out, LEFT, 26, PL_SVG_START, 16, PL_SVG_INK, "%s", title);
     draw_axes(&c, out);
-    if (c.n > 2 * COLUMNS)
-        draw_ranges(&c, out);
-    else if (c.drawn)
-        draw_points(&c, smoothed ? RAW_COLOUR : SMOOTH_COLOUR, out);
-    if (smoothed) draw_smoothed(&c, out);
-    draw_marks(&c, marks, n_marks, out);
-    draw_legend(smoothed, n_marks > 0, out);
-    if (!c.drawn)
-        pl_svg_text(out, (LEFT + RIGHT) / 2.0, (TOP + BOTTOM) / 2.0, PL_SVG_MIDDLE, 14,
-                    PL_SVG_QUIET, "no step was logged yet");
-    if (c.drawn < c.n)
-        pl_svg_text(out, RIGHT, BOTTOM + 42, PL_SVG_END, 12, PL_SVG_ALARM,
-                    "%llu steps without a finite loss are left out",
-                    (unsigned long long)(c.n - c.drawn));
+    draw_curve(&c, out);
+    if (smoothed) taken = draw_smoothed(&c, out);
+    draw_curve(&evals, out);
+    if (evals.drawn) draw_eval_label(&evals, taken, out);
+    draw_marks(&c, curves->marks, curves->n_marks, out);
+    draw_legend(smoothed, evals.drawn > 0, curves->n_marks > 0, out);
+    draw_missing(&c, evals.drawn > 0, out);
     pl_svg_end(out);
 }
 
-void pl_svg_loss(const double *steps, const double *losses, uint64_t n, const char *title,
-                 struct pl_text *out) {
-    pl_svg_loss_marked(steps, losses, n, NULL, 0, title, out);
+void pl_svg_loss_of_run(const struct pl_run_log *h, const char *title, struct pl_text *out) {
+    const struct pl_figures *steps = &h->steps, *evals = &h->evals;
+    struct pl_loss_curves c = {.steps = steps->step,
+                               .losses = pl_figures_column(steps, "loss"),
+                               .eval_steps = evals->step,
+                               .eval_losses = pl_figures_column(evals, "loss"),
+                               .marks = h->recoveries.step,
+                               .n_marks = h->recoveries.n};
+    c.n = c.losses ? steps->n : 0;
+    c.n_evals = c.eval_losses ? evals->n : 0;
+    pl_svg_loss(&c, title, out);
 }

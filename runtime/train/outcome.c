@@ -9,6 +9,7 @@
 #include "estimator/inquiry/receipt.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/data/summary.h"
+#include "runtime/report/run_log.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,19 +32,31 @@ static pl_err write_text(const struct pl_run *r, const char *name, const struct 
     return err;
 }
 
-static pl_err write_estimate(struct pl_run *r, struct pl_diag *d) {
+/* Steals o; NULL: it could not be built. */
+static pl_err write_json(const struct pl_run *r, const char *name, json_t *o, size_t flags,
+                         struct pl_diag *d) {
     struct pl_text text = {0};
-    const struct pl_text *notes = &r->s.pf->notes;
-    json_t *o = notes->failed ? NULL : pl_answer_json(&r->s.pf->estimate, pl_text_str(notes));
-    char *dump = o ? pl_json_dump(o, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
+    char *dump = o ? pl_json_dump(o, flags | JSON_REAL_PRECISION(17)) : NULL;
     pl_text_add(&text, dump ? dump : "");
     pl_text_add(&text, "\n");
-    pl_err err =
-        dump ? write_text(r, "preflight.json", &text, d) : pl_host_oom(d, "preflight.json");
+    pl_err err = dump ? write_text(r, name, &text, d) : pl_host_oom(d, name);
     free(dump);
     json_decref(o);
     pl_text_finish(&text);
     return err;
+}
+
+static pl_err write_estimate(struct pl_run *r, struct pl_diag *d) {
+    const struct pl_text *notes = &r->s.pf->notes;
+    json_t *o = notes->failed ? NULL : pl_answer_json(&r->s.pf->estimate, pl_text_str(notes));
+    return write_json(r, "preflight.json", o, JSON_INDENT(2), d);
+}
+
+/* Writes the plan in use, which a halving changes. */
+static pl_err write_timeline(const struct pl_run *r, const struct pl_plan *plan,
+                             struct pl_diag *d) {
+    return write_json(r, "timeline.json", pl_timeline_json(plan, r->s.pf->q.budget.total_bytes),
+                      JSON_COMPACT, d);
 }
 
 /* Writes the job with the micro-batch in use. */
@@ -113,6 +126,7 @@ pl_err pl_run_write_preflight(struct pl_run *r, struct pl_diag *d) {
     if (!r->opt->probe_only) {
         PL_TRY(write_resolved(r, d));
         PL_TRY(write_estimate(r, d));
+        PL_TRY(write_timeline(r, plan, d));
         PL_TRY(pl_run_write_receipt(r, NULL, d));
     }
     json_t *o =
@@ -137,28 +151,25 @@ pl_err pl_run_write_preflight(struct pl_run *r, struct pl_diag *d) {
 pl_err pl_run_renew_resolved(struct pl_run *r, struct pl_diag *d) {
     if (!r->resolved_is_stale || !r->log || r->opt->probe_only) return PL_ERR_OK;
     PL_TRY(write_resolved(r, d));
+    PL_TRY(write_timeline(r, pl_run_rung(r)->planned.plan, d));
     return write_estimate(r, d);
 }
 
 static pl_err write_loss(struct pl_run *r, struct pl_diag *d) {
-    double *steps = NULL, *losses = NULL, *marks = NULL;
-    uint64_t n = 0, n_marks = 0;
+    struct pl_run_log h = {0};
     struct pl_text svg = {0};
     char *log = in_output(r, "train_log.jsonl");
     if (log && pl_look_for(log) == PL_NOT_THERE) { /* somebody rotated it away */
         free(log);
         return PL_ERR_OK;
     }
-    pl_err err = log ? pl_log_read_losses(log, &steps, &losses, &n, d) : pl_host_oom(d, "a path");
-    if (err == PL_ERR_OK) err = pl_log_read_recoveries(log, &marks, &n_marks, d);
+    pl_err err = log ? pl_run_log_read(log, &h, d) : pl_host_oom(d, "a path");
     if (err == PL_ERR_OK) {
         const char *title = r->s.job->run_name ? r->s.job->run_name : "training loss";
-        pl_svg_loss_marked(steps, losses, n, marks, n_marks, title, &svg);
+        pl_svg_loss_of_run(&h, title, &svg);
         err = write_text(r, "loss.svg", &svg, d);
     }
-    free(steps);
-    free(losses);
-    free(marks);
+    pl_run_log_finish(&h);
     free(log);
     pl_text_finish(&svg);
     return err;

@@ -8,8 +8,8 @@
 
 /* Called by every rank; the first one writes. */
 pl_err pl_run_write_preflight(struct pl_run *r, struct pl_diag *d);
-/* Rewrites config.resolved.yaml and preflight.json after a halving, if they hold the settings of
- * before it. */
+/* Rewrites config.resolved.yaml, timeline.json and preflight.json after a halving, if they hold
+ * what was before it. */
 pl_err pl_run_renew_resolved(struct pl_run *r, struct pl_diag *d);
 /* Writes receipt.json. t: the measurements of the run, NULL = none yet. */
 pl_err pl_run_write_receipt(struct pl_run *r, const struct pl_train_result *t, struct pl_diag *d);

@@ -1,26 +1,23 @@
 /* fuzz_train_log.c - train_log.jsonl as a run that resumes finds it: after the opening it holds the
  * steps up to that of the checkpoint, all of them and no other, and takes another line. */
+#include "runtime/report/run_log.h"
 #include "runtime/report/report.h"
 #include "tests/fuzz/fuzz.h"
 
-#include <stdlib.h>
+#include <math.h>
 #include <string.h>
 
-struct losses {
-    double *steps, *losses;
-    uint64_t n;
-};
-
-static struct losses read_losses(const char *path) {
-    struct losses l = {0};
+static struct pl_run_log read_run_log(const char *path) {
+    struct pl_run_log h;
     struct pl_diag d = {0};
-    FUZZ_CHECK(pl_log_read_losses(path, &l.steps, &l.losses, &l.n, &d) == PL_ERR_OK);
-    return l;
+    FUZZ_CHECK(pl_run_log_read(path, &h, &d) == PL_ERR_OK);
+    return h;
 }
 
-static void finish(struct losses *l) {
-    free(l->steps);
-    free(l->losses);
+/* NaN where no line has a loss. */
+static double loss_at(const struct pl_run_log *h, uint64_t i) {
+    const double *losses = pl_figures_column(&h->steps, "loss");
+    return losses ? losses[i] : NAN;
 }
 
 /* Numbers, or not a number in both. */
@@ -28,44 +25,43 @@ static bool is_same(double a, double b) {
     return memcmp(&a, &b, sizeof a) == 0 || (a != a && b != b);
 }
 
-/* A line that also says `steps` is dropped by that, which the pairs do not show. */
+/* A line that also says `steps` is dropped by that, and a step before it that it had written again
+ * is there once more. */
 static bool says_steps(const uint8_t *data, size_t size) {
     return memmem(data, size, "\"steps\"", 7) || memchr(data, '\\', size);
 }
 
-/* `after` is what `before` has up to step `keep`, in its order: all of it, or else a part. */
-static void check_kept(const struct losses *before, const struct losses *after, uint64_t keep,
-                       bool all) {
+/* `after` has no step beyond `keep`; and is what `before` has up to it, where that is `all`. */
+static void check_kept(const struct pl_run_log *before, const struct pl_run_log *after,
+                       uint64_t keep, bool all) {
     uint64_t at = 0;
-    for (uint64_t i = 0; i < before->n; i++) {
-        if (before->steps[i] > (double)keep) continue;
-        bool same = at < after->n && is_same(after->steps[at], before->steps[i]) &&
-                    is_same(after->losses[at], before->losses[i]);
-        FUZZ_CHECK(same || !all);
-        at += same;
+    for (uint64_t i = 0; i < after->steps.n; i++)
+        FUZZ_CHECK(after->steps.step[i] <= (double)keep);
+    for (uint64_t i = 0; all && i < before->steps.n; i++) {
+        if (before->steps.step[i] > (double)keep) continue;
+        FUZZ_CHECK(at < after->steps.n && is_same(after->steps.step[at], before->steps.step[i]) &&
+                   is_same(loss_at(after, at), loss_at(before, i)));
+        at++;
     }
-    FUZZ_CHECK(after->n == at);
+    FUZZ_CHECK(!all || after->steps.n == at);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct pl_log *log = NULL;
     struct pl_diag d = {0};
-    double *recoveries = NULL;
-    uint64_t n = 0, keep = 1 + size % 5;
+    const uint64_t keep = 1 + size % 5;
     const char *path = fuzz_file("train_log.jsonl", data, size);
-    struct losses before = read_losses(path);
-    FUZZ_CHECK(pl_log_read_recoveries(path, &recoveries, &n, &d) == PL_ERR_OK);
+    struct pl_run_log before = read_run_log(path);
     FUZZ_CHECK(pl_log_open(path, keep, NULL, &log, &d) == PL_ERR_OK);
-    struct losses kept = read_losses(path);
+    struct pl_run_log kept = read_run_log(path);
     check_kept(&before, &kept, keep, !says_steps(data, size));
     const struct pl_step_report step = {.step = keep + 1, .loss = 2.5};
     FUZZ_CHECK(pl_log_step(log, &step, &d) == PL_ERR_OK);
     pl_log_close(&log);
-    struct losses more = read_losses(path);
-    FUZZ_CHECK(more.n == kept.n + 1 && more.losses[kept.n] == 2.5);
-    free(recoveries);
-    finish(&before);
-    finish(&kept);
-    finish(&more);
+    struct pl_run_log more = read_run_log(path);
+    FUZZ_CHECK(more.steps.n == kept.steps.n + 1 && loss_at(&more, kept.steps.n) == 2.5);
+    pl_run_log_finish(&before);
+    pl_run_log_finish(&kept);
+    pl_run_log_finish(&more);
     return 0;
 }

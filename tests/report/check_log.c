@@ -1,5 +1,6 @@
 /* check_log.c - train_log.jsonl: whole lines, exact numbers, resume. */
 #include "estimator/base/alloc.h"
+#include "runtime/report/run_log.h"
 #include "runtime/report/report.h"
 
 #include <check.h>
@@ -196,23 +197,6 @@ START_TEST(a_new_run_starts_with_an_empty_log) {
 }
 END_TEST
 
-START_TEST(losses_read_back_with_nan_for_null) {
-    write_file(OLD_LOG BEYOND "not json\n");
-    double *steps = NULL, *losses = NULL;
-    uint64_t n = 0;
-    ck_assert_int_eq(pl_log_read_losses(path, &steps, &losses, &n, NULL), PL_ERR_OK);
-    ck_assert_uint_eq(n, 3);
-    ck_assert(steps[0] == 1 && steps[1] == 2 && steps[2] == 3);
-    ck_assert(losses[0] == 3.5 && isnan(losses[1]) && losses[2] == 2.5);
-    free(steps);
-    free(losses);
-    ck_assert_int_eq(pl_log_read_recoveries(path, &steps, &n, NULL), PL_ERR_OK);
-    ck_assert_uint_eq(n, 1);
-    ck_assert(steps[0] == 2);
-    free(steps);
-}
-END_TEST
-
 START_TEST(a_long_log_reads_back_whole) {
     struct pl_log *log = open_log(0, NULL);
     struct pl_step_report r = report;
@@ -221,14 +205,13 @@ START_TEST(a_long_log_reads_back_whole) {
         ck_assert_int_eq(pl_log_step(log, &r, NULL), PL_ERR_OK);
     }
     pl_log_close(&log);
-    double *steps = NULL, *losses = NULL;
-    uint64_t n = 0;
-    ck_assert_int_eq(pl_log_read_losses(path, &steps, &losses, &n, NULL), PL_ERR_OK);
-    ck_assert_uint_eq(n, 1000);
-    for (uint64_t i = 0; i < n; i++)
-        ck_assert(steps[i] == (double)(i + 1) && losses[i] == 1.0 / (double)(i + 1));
-    free(steps);
-    free(losses);
+    struct pl_run_log h;
+    ck_assert_int_eq(pl_run_log_read(path, &h, NULL), PL_ERR_OK);
+    ck_assert_uint_eq(h.steps.n, 1000);
+    const double *losses = pl_figures_column(&h.steps, "loss");
+    for (uint64_t i = 0; i < h.steps.n; i++)
+        ck_assert(h.steps.step[i] == (double)(i + 1) && losses[i] == 1.0 / (double)(i + 1));
+    pl_run_log_finish(&h);
 }
 END_TEST
 
@@ -352,9 +335,6 @@ START_TEST(a_log_that_cannot_be_opened_names_its_path) {
     ck_assert_int_eq(pl_log_open("/nonexistent/log", 0, NULL, &log, &d), PL_ERR_IO);
     ck_assert_ptr_null(log);
     ck_assert_str_eq(d.file, "/nonexistent/log");
-    double *steps, *losses;
-    uint64_t n;
-    ck_assert_int_eq(pl_log_read_losses("/nonexistent/log", &steps, &losses, &n, NULL), PL_ERR_IO);
 }
 END_TEST
 
@@ -371,7 +351,6 @@ int main(void) {
     tcase_add_test(tc, resume_drops_the_half_line_of_a_crash);
     tcase_add_test(tc, resume_drops_what_is_not_an_object);
     tcase_add_test(tc, a_new_run_starts_with_an_empty_log);
-    tcase_add_test(tc, losses_read_back_with_nan_for_null);
     tcase_add_test(tc, a_long_log_reads_back_whole);
     tcase_add_test(tc, a_request_for_memory_that_fails_costs_no_step_its_line);
     tcase_add_test(tc, memory_that_stays_short_is_told);

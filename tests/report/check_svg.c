@@ -14,6 +14,11 @@ static void teardown(void) {
     pl_text_finish(&svg);
 }
 
+static void draw(const double *steps, const double *losses, uint64_t n, const char *title) {
+    const struct pl_loss_curves c = {.steps = steps, .losses = losses, .n = n};
+    pl_svg_loss(&c, title, &svg);
+}
+
 #define MANY 10000
 static double steps[MANY], losses[MANY];
 
@@ -32,10 +37,18 @@ static const struct {
 
 START_TEST(a_loss_picture_is_well_laid_out_for_any_curve) {
     fill_curve(ranges[_i].scale, ranges[_i].offset);
-    double marks[] = {1, 3, 500};
+    const double marks[] = {1, 3, 500};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         pl_text_finish(&svg);
-        pl_svg_loss_marked(steps, losses, lengths[i], marks, 3, "a title", &svg);
+        const struct pl_loss_curves c = {.steps = steps,
+                                         .losses = losses,
+                                         .n = lengths[i],
+                                         .eval_steps = steps + 1,
+                                         .eval_losses = losses,
+                                         .n_evals = lengths[i] / 2,
+                                         .marks = marks,
+                                         .n_marks = 3};
+        pl_svg_loss(&c, "a title", &svg);
         drawn_check_well_formed(&svg);
         drawn_check_layout(&svg);
         ck_assert_uint_lt(svg.len, 64 * 1024);
@@ -48,7 +61,7 @@ START_TEST(steps_of_any_size_are_laid_out) {
     for (size_t i = 0; i < sizeof last / sizeof *last; i++) {
         double x[] = {1, last[i] / 2, last[i]}, y[] = {3, 2, 1};
         pl_text_finish(&svg);
-        pl_svg_loss(x, y, 3, "a title", &svg);
+        draw(x, y, 3, "a title");
         drawn_check_well_formed(&svg);
         drawn_check_layout(&svg);
     }
@@ -57,13 +70,13 @@ END_TEST
 
 START_TEST(what_is_not_finite_is_left_out_and_counted) {
     double x[] = {1, 2, 3, 4, 5}, y[] = {2, NAN, 1, INFINITY, -INFINITY};
-    pl_svg_loss(x, y, 5, "t", &svg);
+    draw(x, y, 5, "t");
     drawn_check_well_formed(&svg);
     drawn_check_layout(&svg);
     ck_assert_int_eq(drawn_count(&svg, "<circle"), 2);
     ck_assert(drawn_has_text(&svg, "3 steps without a finite loss are left out"));
     pl_text_finish(&svg);
-    pl_svg_loss(x + 1, y + 1, 1, "t", &svg);
+    draw(x + 1, y + 1, 1, "t");
     drawn_check_well_formed(&svg);
     ck_assert(drawn_has_text(&svg, "1 steps without a finite loss are left out"));
 }
@@ -71,7 +84,7 @@ END_TEST
 
 START_TEST(a_gap_in_the_curve_is_not_bridged) {
     double x[] = {1, 2, 3, 4, 5}, y[] = {2, 3, NAN, 1, 2};
-    pl_svg_loss(x, y, 5, "t", &svg);
+    draw(x, y, 5, "t");
     const char *path = strstr(svg.data, " d=\"") + 4;
     size_t len = strcspn(path, "\""), moves = 0;
     for (size_t i = 0; i < len; i++)
@@ -81,7 +94,7 @@ START_TEST(a_gap_in_the_curve_is_not_bridged) {
 END_TEST
 
 START_TEST(a_picture_without_a_step_says_so) {
-    pl_svg_loss(NULL, NULL, 0, "t", &svg);
+    draw(NULL, NULL, 0, "t");
     drawn_check_well_formed(&svg);
     ck_assert(drawn_has_text(&svg, "no step was logged yet"));
 }
@@ -103,7 +116,7 @@ static double highest_point(const char *colour) {
 START_TEST(one_spike_among_ten_thousand_steps_is_seen) {
     fill_curve(0, 1);
     losses[4321] = 11;
-    pl_svg_loss(steps, losses, MANY, "t", &svg);
+    draw(steps, losses, MANY, "t");
     ck_assert_double_lt(highest_point("#9db8d9"), 120); /* the plot begins at 66 */
     ck_assert_double_gt(highest_point("#1d4f91"), 300); /* its mean hardly moves */
 }
@@ -112,7 +125,7 @@ END_TEST
 START_TEST(the_smoothed_line_does_not_lag) {
     for (int i = 0; i < MANY; i++)
         steps[i] = i + 1, losses[i] = MANY - i;
-    pl_svg_loss(steps, losses, MANY, "t", &svg);
+    draw(steps, losses, MANY, "t");
     /* on a straight line the mean of a centred window is the line: middle of the picture */
     const char *s = strstr(svg.data, "stroke=\"#1d4f91\" stroke-width=\"2.2\" stroke-linejoin");
     ck_assert_ptr_nonnull(s);
@@ -127,19 +140,47 @@ END_TEST
 
 START_TEST(recoveries_are_marked_where_they_fell) {
     double x[] = {1, 2, 3}, y[] = {3, 2, 1}, marks[] = {2, 3, 99, NAN};
-    pl_svg_loss_marked(x, y, 3, marks, 4, "t", &svg);
+    const struct pl_loss_curves c = {.steps = x, .losses = y, .n = 3, .marks = marks, .n_marks = 4};
+    pl_svg_loss(&c, "t", &svg);
     drawn_check_well_formed(&svg);
     ck_assert_int_eq(drawn_count(&svg, "l-5 -8 h10 z"),
                      2); /* two of them are steps of the picture */
     ck_assert(drawn_has_text(&svg, "out of memory, batch halved"));
     pl_text_finish(&svg);
-    pl_svg_loss(x, y, 3, "t", &svg);
+    draw(x, y, 3, "t");
     ck_assert(!drawn_has_text(&svg, "out of memory, batch halved"));
 }
 END_TEST
 
+/* Evaluations reach beyond the logged steps, and beyond their losses. */
+START_TEST(evaluations_are_drawn_at_their_steps) {
+    double x[] = {10, 20}, y[] = {3, 2}, at[] = {10, 20, 30}, eval[] = {4, NAN, 1};
+    const struct pl_loss_curves c = {
+        .steps = x, .losses = y, .n = 2, .eval_steps = at, .eval_losses = eval, .n_evals = 3};
+    pl_svg_loss(&c, "t", &svg);
+    drawn_check_well_formed(&svg);
+    drawn_check_layout(&svg);
+    ck_assert(drawn_has_text(&svg, "evaluation"));
+    ck_assert_ptr_nonnull(strstr(svg.data, "<circle cx=\"88.0\" cy=\"66.0\" r=\"3.0\""));
+    ck_assert_ptr_nonnull(strstr(svg.data, "<circle cx=\"800.0\" cy=\"356.0\" r=\"3.0\""));
+    ck_assert_int_eq(drawn_count(&svg, "fill=\"#0d8a72\""), 3); /* two dots, and the last value */
+    pl_text_finish(&svg);
+    draw(x, y, 2, "t");
+    ck_assert(!drawn_has_text(&svg, "evaluation"));
+}
+END_TEST
+
+START_TEST(evaluations_alone_have_a_picture) {
+    double at[] = {10, 20}, eval[] = {4, 1};
+    const struct pl_loss_curves c = {.eval_steps = at, .eval_losses = eval, .n_evals = 2};
+    pl_svg_loss(&c, "t", &svg);
+    drawn_check_layout(&svg);
+    ck_assert(!drawn_has_text(&svg, "no step was logged yet"));
+}
+END_TEST
+
 START_TEST(a_title_is_escaped) {
-    pl_svg_loss(NULL, NULL, 0, "a<b>&\"c\"\n", &svg);
+    draw(NULL, NULL, 0, "a<b>&\"c\"\n");
     drawn_check_well_formed(&svg);
     ck_assert(drawn_has_text(&svg, "a&lt;b&gt;&amp;\"c\" "));
     ck_assert_ptr_nonnull(strstr(svg.data, "<title>a&lt;b&gt;&amp;"));
@@ -159,6 +200,8 @@ int main(void) {
     tcase_add_test(tc, one_spike_among_ten_thousand_steps_is_seen);
     tcase_add_test(tc, the_smoothed_line_does_not_lag);
     tcase_add_test(tc, recoveries_are_marked_where_they_fell);
+    tcase_add_test(tc, evaluations_are_drawn_at_their_steps);
+    tcase_add_test(tc, evaluations_alone_have_a_picture);
     tcase_add_test(tc, a_title_is_escaped);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
