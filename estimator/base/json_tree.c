@@ -247,6 +247,17 @@ static void give_up(json_t **container) {
     *container = NULL;
 }
 
+json_t *pl_json_string(const char *s) {
+    json_t *string = json_string(s);
+    if (string) return string;
+    struct pl_text t = {0};
+    for (; *s; s++)
+        pl_text_addn(&t, (unsigned char)*s < 0x80 ? s : "?", 1);
+    string = t.failed ? NULL : json_string(pl_text_str(&t));
+    pl_text_finish(&t);
+    return string;
+}
+
 void pl_json_append(json_t **array, json_t *member) {
     if (json_array_append_new(*array, member) != 0) give_up(array);
 }

@@ -68,6 +68,9 @@ uint64_t pl_json_weight(const char *text, uint64_t n);
  * The caller frees it with free(). */
 char *pl_json_dump(const json_t *v, size_t flags);
 
+/* Returns a string of any bytes: those that are not UTF-8 become `?`. NULL = no memory. */
+json_t *pl_json_string(const char *s);
+
 /* These build an answer. A container that cannot take a member, or is given NULL, is freed and
  * becomes NULL, and stays NULL whatever else is put into it. json_pack refuses NULL, so the answer
  * fails as a whole instead of losing a row. The member is taken in any case. */

@@ -93,6 +93,9 @@ json_t *pl_report_end(struct pl_report *r); /* pl_report_json() and pl_report_fi
 json_t *pl_report_end_list(struct pl_report *r);
 void pl_report_finish(struct pl_report *r); /* leaves {0} */
 
+#define PL_REPORT_CELL 64
+/* Returns a row as people read it, in `room` or in the row; "-" where it is null. */
+const char *pl_report_cell(const struct pl_row *row, char room[PL_REPORT_CELL]);
 struct pl_report_column {
     const char *name, *heading;
     int gap, width; /* blanks before it; negative widths stand left, 0 is not padded */

@@ -6,22 +6,21 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CELL        64 /* of a figure */
-#define MAX_COLUMNS 8  /* of a table that shows every row */
+#define MAX_COLUMNS 8 /* of a table that shows every row */
 
-static const char *cell_text(const struct pl_row *row, char room[CELL]) {
+const char *pl_report_cell(const struct pl_row *row, char room[PL_REPORT_CELL]) {
     switch (row->type) {
     case PL_ROW_COUNT:
-        snprintf(room, CELL, "%lld", (long long)row->is.count);
+        snprintf(room, PL_REPORT_CELL, "%lld", (long long)row->is.count);
         return room;
     case PL_ROW_BYTES:
         return pl_bytes_text((uint64_t)row->is.count, room);
     case PL_ROW_REAL:
-        snprintf(room, CELL, row->decimals < 0 ? "%.*g" : "%.*f",
+        snprintf(room, PL_REPORT_CELL, row->decimals < 0 ? "%.*g" : "%.*f",
                  row->decimals < 0 ? -row->decimals : row->decimals, row->is.real);
         return room;
     case PL_ROW_SHARE:
-        snprintf(room, CELL, "%.0f %%", 100 * row->is.real);
+        snprintf(room, PL_REPORT_CELL, "%.0f %%", 100 * row->is.real);
         return room;
     case PL_ROW_WORD:
         return row->is.word;
@@ -68,19 +67,19 @@ void pl_report_columns(const struct pl_report *r, const struct pl_report_column 
     for (uint32_t i = 0, end; i < r->n_rows; i = end) {
         end = end_of_line(r, i);
         for (uint32_t c = 0; c < n; c++) {
-            char room[CELL];
+            char room[PL_REPORT_CELL];
             const struct pl_row *row = row_of_line(r, i, end, columns[c].name);
-            if (row->name) add_cell(&columns[c], cell_text(row, room), out);
+            if (row->name) add_cell(&columns[c], pl_report_cell(row, room), out);
         }
         pl_text_add(out, "\n");
     }
 }
 
 static int widest(const struct pl_report *r, const char *name) {
-    char room[CELL];
+    char room[PL_REPORT_CELL];
     size_t width = strlen(name);
     for (uint32_t i = 0; i < r->n_rows; i++) {
-        const size_t n = strlen(cell_text(&r->rows[i], room));
+        const size_t n = strlen(pl_report_cell(&r->rows[i], room));
         if (n > width && strcmp(r->rows[i].name, name) == 0) width = n;
     }
     return (int)width;
@@ -112,10 +111,10 @@ void pl_report_csv(const struct pl_report *r, const char *const *names, uint32_t
     for (uint32_t i = 0, end; i < r->n_rows; i = end) {
         end = end_of_line(r, i);
         for (uint32_t c = 0; c < n; c++) {
-            char room[CELL];
+            char room[PL_REPORT_CELL];
             struct pl_row row = *row_of_line(r, i, end, names[c]);
             if (row.type == PL_ROW_BYTES) row.type = PL_ROW_COUNT;
-            pl_text_addf(out, "%s%s", cell_text(&row, room), c + 1 < n ? "," : "\r\n");
+            pl_text_addf(out, "%s%s", pl_report_cell(&row, room), c + 1 < n ? "," : "\r\n");
         }
     }
 }

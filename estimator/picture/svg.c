@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 /* XML 1.0 allows no control character but tab and line ends, escaped or not. */
-static void add_escaped(struct pl_text *out, const char *s) {
+void pl_svg_add_escaped(struct pl_text *out, const char *s) {
     for (; *s; s++) {
         if (*s == '&')
             pl_text_add(out, "&amp;");
@@ -27,7 +27,7 @@ void pl_svg_begin(struct pl_text *out, int width, int height, const char *title)
                  "viewBox=\"0 0 %d %d\" font-family=\"system-ui, 'DejaVu Sans', sans-serif\">\n"
                  "<title>",
                  width, height, width, height);
-    add_escaped(out, title);
+    pl_svg_add_escaped(out, title);
     pl_text_add(out, "</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n");
 }
 
@@ -46,7 +46,7 @@ void pl_svg_text(struct pl_text *out, double x, double y, enum pl_svg_anchor anc
     pl_text_addf(out,
                  "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\" font-size=\"%d\" fill=\"%s\">", x,
                  y, anchors[anchor], size, colour);
-    add_escaped(out, text);
+    pl_svg_add_escaped(out, text);
     pl_text_add(out, "</text>\n");
 }
 
@@ -55,7 +55,7 @@ void pl_svg_text_up(struct pl_text *out, double x, double y, int size, const cha
                  "<text transform=\"translate(%.1f %.1f) rotate(-90)\" text-anchor=\"middle\" "
                  "font-size=\"%d\" fill=\"" PL_SVG_QUIET "\">",
                  x, y, size);
-    add_escaped(out, text);
+    pl_svg_add_escaped(out, text);
     pl_text_add(out, "</text>\n");
 }
 

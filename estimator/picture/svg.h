@@ -1,7 +1,7 @@
 /* svg.h - the few shapes the pictures are made of, and axes with ticks at round numbers.
  *
  * In: pixels and plain text.  Out: SVG 1.1 appended to a struct pl_text. Needs: base.
- * Coordinates grow right and down; text is escaped here and nowhere else. */
+ * Coordinates grow right and down; text is escaped here and nowhere else (pl_svg_add_escaped). */
 #ifndef PL_ESTIMATOR_PICTURE_SVG_H
 #define PL_ESTIMATOR_PICTURE_SVG_H
 
@@ -29,6 +29,8 @@ struct pl_svg_axis {
     double step;     /* between ticks */
 };
 
+/* Appends text as the content of an element of XML or HTML; it is not for attributes. */
+void pl_svg_add_escaped(struct pl_text *out, const char *s);
 void pl_svg_begin(struct pl_text *out, int width, int height, const char *title);
 void pl_svg_end(struct pl_text *out);
 void pl_svg_text(struct pl_text *out, double x, double y, enum pl_svg_anchor anchor, int size,

@@ -289,6 +289,15 @@ pl_err pl_dir_lock(const char *path, int *lock, struct pl_diag *d) {
     return PL_ERR_IO;
 }
 
+/* Runs lock with LOCK_EX, so others that only ask do not see each other. */
+bool pl_dir_is_locked(const char *path) {
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return false;
+    const bool locked = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    close(fd);
+    return locked;
+}
+
 pl_err pl_path_rename(const char *from, const char *to, struct pl_diag *d) {
     if (fault_strikes() || rename(from, to) != 0) return write_error(d, "rename to", to);
     return PL_ERR_OK;

@@ -88,6 +88,9 @@ pl_err pl_path_unlink(const char *path, struct pl_diag *d);
 /* Locks a directory until *lock is closed, whatever ends the process. PL_ERR_IO: another run has
  * it. Some network file systems lock no directories: there it is always OK. */
 pl_err pl_dir_lock(const char *path, int *lock, struct pl_diag *d);
+/* True if a process holds the lock of a directory. A free one is held for the moment of the
+ * question. */
+bool pl_dir_is_locked(const char *path);
 /* Removes a file or a directory with all it holds; links are removed, not followed. A path that
  * does not exist is OK. */
 pl_err pl_tree_remove(const char *path, struct pl_diag *d);

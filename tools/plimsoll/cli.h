@@ -86,7 +86,7 @@
     X(ALLOW, "allow", 0, "SIZE", "", "", "growth that is no failure: 64MiB, or 2%; default 0")     \
     X(MODEL, "model", 0, "DIR", "", "", "the base model: a directory, or an id in the hub cache")  \
     X(ADAPTER, "adapter", 0, "DIR", "", "", "a PEFT adapter directory")                            \
-    X(OUTPUT, "output", 0, "DIR", "", "", "where to write; a new or an empty directory")           \
+    X(OUTPUT, "output", 'o', "PATH", "", "", "where to write: a new or empty directory, a page")   \
     X(DTYPE, "dtype", 0, "bf16|fp16|fp32", "", "",                                                 \
       "type to store; default: the type that each tensor has in the base")                         \
     X(GGUF, "gguf", 0, "FILE", "", "", "the adapter alone, as llama.cpp loads it")                 \
@@ -103,7 +103,8 @@
     X(MIN_P, "min_p", 0, "P", "", "", "draw among those with P of the likeliest's probability")    \
     X(REPETITION_PENALTY, "repetition_penalty", 0, "R", "", "",                                    \
       "divide the positive logits of tokens that occurred by R")                                   \
-    X(IGNORE_EOS, "ignore_eos", 0, "", "", "", "continue after the model's end token")
+    X(IGNORE_EOS, "ignore_eos", 0, "", "", "", "continue after the model's end token")             \
+    X(WATCH, "watch", 0, "", "", "", "write the page again while the runs live")
 
 enum pl_cli_flag {
 #define X(id, name, letter, value, key, unit, help) PL_FLAG_##id,
@@ -269,6 +270,7 @@ int pl_cmd_inspect(const struct pl_cli *cli);
 int pl_cmd_plan(const struct pl_cli *cli);
 int pl_cmd_tokenize(const struct pl_cli *cli);
 int pl_cmd_merge(const struct pl_cli *cli);
+int pl_cmd_report(const struct pl_cli *cli);
 int pl_cmd_verify(const struct pl_cli *cli);
 int pl_cmd_cards(const struct pl_cli *cli);
 int pl_cmd_models(const struct pl_cli *cli);

@@ -105,14 +105,7 @@ static void print_failure(const struct pl_cli *cli, const struct pl_diag *d) {
 }
 
 json_t *pl_cli_json_string(const char *s) {
-    json_t *string = json_string(s);
-    if (string) return string;
-    struct pl_text t = {0};
-    for (; *s; s++)
-        pl_text_addn(&t, (unsigned char)*s < 0x80 ? s : "?", 1);
-    string = t.failed ? NULL : json_string(pl_text_str(&t));
-    pl_text_finish(&t);
-    return string;
+    return pl_json_string(s);
 }
 
 static json_t *number_or_null(uint64_t v) {

@@ -241,6 +241,27 @@ static const struct pl_command commands[] = {
         .max_args = 1,
     },
     {
+        .name = "report",
+        .summary = "a page with curves, memory and settings of one or several runs",
+        .synopsis = "DIR... [--output FILE.html] [--watch]",
+        .examples = "plimsoll report output\n"
+                    "plimsoll report output/a output/b -o compare.html\n"
+                    "plimsoll report output --watch\n"
+                    "plimsoll report output --json | jq '.runs[] | {run, loss}'\n",
+        .text = "DIR is the output_dir of a run. The page has its losses, evaluations, learning\n"
+                "rate, gradient norm and speed over the steps, its memory bill and the bytes of\n"
+                "the plan over the operations, recoveries, skipped steps, and the settings in\n"
+                "which the runs differ; at most 16 runs. It is one file that fetches nothing.\n"
+                "Without --output it is report.html in the first DIR.\n"
+                "--watch writes the page again while a run lives, and an open page loads itself\n"
+                "again. It ends when no run lives, and after SIGINT or SIGTERM with 130 or 143.\n",
+        .run = pl_cmd_report,
+        .arg = PL_ARG_FILE,
+        .min_args = 1,
+        .max_args = 16,
+        .flags = PL_FLAG_BIT(OUTPUT) | PL_FLAG_BIT(WATCH),
+    },
+    {
         .name = "cards",
         .summary = "the GPUs that --gpu knows, with what a process can get of each",
         .synopsis = "",
