@@ -18,6 +18,7 @@
     X(CONFIG_RANGE, 2, "CONFIG_RANGE", "`plimsoll help keys` gives the range of every key")        \
     X(CONFIG_CONFLICT, 2, "CONFIG_CONFLICT", "change one of the two settings")                     \
     X(CONFIG_MISSING, 2, "CONFIG_MISSING", "add the key to the configuration")                     \
+    X(CONFIG_FOREIGN, 2, "CONFIG_FOREIGN", "`plimsoll import FILE -o job.yaml` writes the job")    \
     X(MODEL_FILE, 5, "MODEL_FILE",                                                                 \
       "a model is a directory with config.json and safetensors, or GGUF")                          \
     X(MODEL_SYNTAX, 5, "MODEL_SYNTAX", "the file is not valid JSON: correct it there")             \

@@ -5,6 +5,7 @@
 #include "estimator/base/alloc.h"
 #include "estimator/base/open_file.h"
 #include "estimator/config/document.h"
+#include "estimator/config/recipe.h"
 #include "estimator/config/key_table.h"
 #include "estimator/config/key_types.h"
 #include "estimator/config/meaning.h"
@@ -89,13 +90,13 @@ static pl_err assign(struct pl_job *job, const struct pl_key_input *in) {
 
 static pl_err unknown_key(const struct pl_origin *origin, const struct pl_node *at,
                           const char *name, struct pl_diag *d) {
-    char buf[PL_EXCERPT_BYTES];
+    char buf[PL_EXCERPT_BYTES], room[sizeof d->hint];
+    struct pl_text known = PL_TEXT_FIXED(room);
     const char *near = pl_key_nearest(name);
     pl_err err = pl_origin_fail(origin, at, PL_ERR_CONFIG_UNKNOWN_KEY, d, "`%s` is not a key",
                                 pl_scalar_excerpt(name, buf));
-    const char *known = pl_trainer_key_hint(name);
-    if (known)
-        pl_diag_hint(d, "%s", known);
+    if (pl_trainer_key_hint(name, &known))
+        pl_diag_hint(d, "%s", pl_text_str(&known));
     else if (near)
         pl_diag_hint(d, "did you mean `%s`?", near);
     return err;
@@ -163,12 +164,32 @@ static pl_err apply_key(struct file_pass *p, const struct pl_node *key,
     return PL_ERR_OK;
 }
 
+static bool has_unknown_key(const struct pl_document *doc) {
+    const struct pl_node *nodes = doc->nodes;
+    for (uint32_t i = nodes[0].first; i; i = nodes[nodes[i].next].next)
+        if (pl_key_find(nodes[i].text) == PL_KEY_COUNT) return true;
+    return false;
+}
+
+/* One failure says more about a recipe of another trainer than one for each of its keys. A file
+ * that has no keys but ours and their synonyms is read. */
+static pl_err refuse_foreign(const struct file_pass *p) {
+    const enum pl_recipe f = pl_recipe_find(p->doc);
+    if (f == PL_RECIPE_NONE || !has_unknown_key(p->doc)) return PL_ERR_OK;
+    pl_origin_fail(p->origin, NULL, PL_ERR_CONFIG_FOREIGN, p->d, "a configuration of %s",
+                   pl_recipe_title(f));
+    pl_diag_hint(p->d, "`plimsoll import %s -o job.yaml` writes the job",
+                 p->origin->file ? p->origin->file : "FILE");
+    return PL_ERR_CONFIG_FOREIGN;
+}
+
 static pl_err apply_file(struct file_pass *p) {
     const struct pl_node *nodes = p->doc->nodes, *root = nodes;
     if (!p->doc->n || pl_key_is_null(info_of(0), root)) return PL_ERR_OK; /* nothing but comments */
     if (root->kind != PL_NODE_MAPPING)
         return pl_origin_fail(p->origin, root, PL_ERR_CONFIG_SYNTAX, p->d,
                               "a configuration is lines of `key: value`");
+    PL_TRY(refuse_foreign(p));
     for (uint32_t i = root->first; i; i = nodes[nodes[i].next].next)
         PL_TRY(pl_diag_keep(p->d, apply_key(p, &nodes[i], &nodes[nodes[i].next])));
     return PL_ERR_OK;
@@ -360,7 +381,7 @@ static FILE *open_config(const char *path, const char **why) {
 }
 
 /* One byte more than allowed is read, so that a longer file is seen to be one. */
-static pl_err read_file(const char *path, struct pl_text *out, struct pl_diag *d) {
+pl_err pl_config_read_file(const char *path, struct pl_text *out, struct pl_diag *d) {
     char buf[8192];
     pl_err err = PL_ERR_OK;
     const char *why;
@@ -398,7 +419,7 @@ static pl_err read_job(struct pl_job *job, const char *path, struct source *from
                        struct pl_text *notes, struct pl_diag *d) {
     struct pl_text yaml = {0};
     *job = (struct pl_job){0};
-    pl_err err = path ? read_file(path, &yaml, d) : PL_ERR_OK;
+    pl_err err = path ? pl_config_read_file(path, &yaml, d) : PL_ERR_OK;
     if (path) PL_TRY_GOTO(refuse_other(path, &yaml, err, d), out);
     from->name = path;
     from->yaml = pl_text_str(&yaml);

@@ -27,6 +27,8 @@ pl_err pl_job_read_to_generate(struct pl_job *job, const char *path, const char 
 pl_err pl_job_parse(struct pl_job *job, const char *name, const char *yaml, uint64_t yaml_bytes,
                     const char *const *overrides, uint32_t n_overrides, struct pl_text *notes,
                     struct pl_diag *d);
+/* Appends the text of a configuration, PL_DOCUMENT_BYTES and a bit more at most; `-` is stdin. */
+pl_err pl_config_read_file(const char *path, struct pl_text *out, struct pl_diag *d);
 /* Fills every default without a file: the start of `estimate-vram MODEL --flags`. `mode` may stay
  * unset. */
 pl_err pl_job_defaults(struct pl_job *job, struct pl_diag *d);

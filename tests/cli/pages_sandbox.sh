@@ -30,6 +30,30 @@ done >data/chats.jsonl
 cp data/chats.jsonl chats.jsonl
 echo '{"text": "To be, or not to be."}' >rows.jsonl
 
+cat >their.yaml <<'END'
+base_model: meta-llama/Llama-3.2-1B-Instruct
+adapter: qlora
+load_in_4bit: true
+lora_r: 32
+lora_alpha: 16
+lora_target_linear: true
+datasets:
+  - path: our-lab/support-chats
+    type: chat_template
+    message_property_mappings: {role: from, content: value}
+sequence_len: 2048
+sample_packing: true
+micro_batch_size: 2
+gradient_accumulation_steps: 4
+num_epochs: 1
+optimizer: paged_adamw_8bit
+learning_rate: 2e-4
+bf16: auto
+gradient_checkpointing: true
+flash_attention: true
+wandb_project: support
+END
+
 # random weights, after one step
 train() {
     plimsoll train - max_steps=1 "$@" >&2 <<'END'

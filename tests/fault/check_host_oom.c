@@ -47,7 +47,30 @@ static void make_hub(const char *dir) {
         rename(in_dir(dir, "config.json"), in_dir(dir, textf("%s/config.json", parts[4]))), 0);
 }
 
+static void make_foreign(const char *dir) {
+    ck_assert_int_eq(mkdir(in_dir(dir, "data"), 0777), 0);
+    file_write(in_dir(dir, "data/dataset_info.json"),
+               "{\"a\": {\"file_name\": \"a.json\", \"formatting\": \"sharegpt\"}}");
+    file_write(in_dir(dir, "their.yaml"),
+               "model_name_or_path: x\nfinetuning_type: lora\nlora_target: q_proj,v_proj\n"
+               "dataset: a\ntemplate: llama3\nbf16: true\nlora_rank: 4\nlora_rank: 8\n"
+               "deepspeed: data/dataset_info.json\nreport_to: none\n");
+    file_write(in_dir(dir, "tune.yaml"),
+               "model: {_component_: a.lora_b, lora_attn_modules: [q_proj]}\n"
+               "checkpointer: {checkpoint_dir: \"${a}\"}\na: x\n"
+               "tokenizer: {max_seq_len: 8}\n");
+}
+
 static const struct oom_case cases[] = {
+    {.name = "import",
+     .words = {"import", "their.yaml", "-o", "job.yaml"},
+     .prepare = make_foreign,
+     .alike = 1,
+     .writes = true},
+    {.name = "import_json",
+     .words = {"import", "tune.yaml", "--json"},
+     .prepare = make_foreign,
+     .alike = 1},
     {.name = "estimate",
      .words = {"estimate-vram", "config.json", "--mode", "qlora", "--json"},
      .prepare = rig_make_model},

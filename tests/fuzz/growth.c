@@ -34,8 +34,10 @@
     "{\"version\":\"1.0\",\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"ByteLevel\","          \
     "\"add_prefix_space\":false,\"use_regex\":true},\"post_processor\":null,"                      \
     "\"decoder\":{\"type\":\"ByteLevel\"},"
-#define JOB  "mode: lora\nmodel: x\n"
-#define LORA "{\"peft_type\":\"LORA\",\"r\":8,\"lora_alpha\":16,\"target_modules\":"
+#define JOB         "mode: lora\nmodel: x\n"
+#define RECIPE      "base_model: m\nmicro_batch_size: 1\nsequence_len: 8\n"
+#define TUNE_RECIPE "model: {_component_: a.b}\ncheckpointer: {checkpoint_dir: m}\na: xyz\n"
+#define LORA        "{\"peft_type\":\"LORA\",\"r\":8,\"lora_alpha\":16,\"target_modules\":"
 #define TEXT(of, name, first, piece)                                                               \
     SHAPE_OF(of, "tokenizer", of ": " name, 5000, first, piece, "", "")
 #define TEXTS(of)                                                                                  \
@@ -89,6 +91,15 @@ static const struct shape {
     SHAPE("job_yaml", "list of names", 200, JOB "lora_target_modules: [", "m%1$zu", ", ", "]\n"),
     SHAPE("job_yaml", "keys", 500, JOB, "key%1$zu: 1", "\n", "\n"),
     SHAPE("job_yaml", "comments", 2000, JOB, "# %1$zu", "\n", "\n"),
+    SHAPE("import", "keys", 500, RECIPE, "key%1$zu: 1", "\n", "\n"),
+    SHAPE("import", "one key", 500, RECIPE, "rl: dpo", "\n", "\n"),
+    SHAPE("import", "sections", 300, RECIPE, "s%1$zu: {a: 1, b: {c: 2}}", "\n", "\n"),
+    SHAPE("import", "data", 200, RECIPE "datasets:\n", "  - {path: d%1$zu, type: alpaca}", "\n",
+          "\n"),
+    SHAPE("import", "special tokens", 300, RECIPE "special_tokens:\n", "  t%1$zu: x", "\n", "\n"),
+    SHAPE("import", "builders of data", 200, TUNE_RECIPE "dataset:\n",
+          "  - {_component_: x.chat_dataset, source: d%1$zu}", "\n", "\n"),
+    SHAPE("import", "references", 300, TUNE_RECIPE, "k%1$zu: ${a}", "\n", "\n"),
     SHAPE("job_yaml", "long text", 2000, JOB "output_dir: ", "word%1$zu", "", "\n"),
     SHAPE("model_config", "keys", 2000, JSON_MODEL, ",\"k%1$zu\":%1$zu", "", "}"),
     SHAPE("model_config", "long list", 2000, JSON_MODEL ",\"layer_types\":[", "\"t%1$zu\"", ",",

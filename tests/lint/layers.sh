@@ -13,6 +13,7 @@ estimator/gguf: estimator/base/
 estimator/model: estimator/base/ estimator/ops/attr.h estimator/gguf/
 estimator/card: estimator/base/
 estimator/find: estimator/base/ estimator/config/ estimator/gguf/ estimator/model/
+estimator/import: estimator/base/ estimator/config/ estimator/model/catalogue.h
 estimator/rule_of_thumb: estimator/base/
 estimator/program: estimator/base/ estimator/ops/ estimator/config/ estimator/model/ estimator/card/
 estimator/ops: estimator/base/ estimator/card/traits.h

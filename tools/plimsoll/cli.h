@@ -18,6 +18,7 @@
 
 #include "estimator/base/diag.h"
 #include "estimator/base/text.h"
+#include "estimator/config/recipe.h"
 #include "estimator/config/job.h"
 
 #include <jansson.h>
@@ -86,7 +87,9 @@
     X(ALLOW, "allow", 0, "SIZE", "", "", "growth that is no failure: 64MiB, or 2%; default 0")     \
     X(MODEL, "model", 0, "DIR", "", "", "the base model: a directory, or an id in the hub cache")  \
     X(ADAPTER, "adapter", 0, "DIR", "", "", "a PEFT adapter directory")                            \
-    X(OUTPUT, "output", 'o', "PATH", "", "", "where to write: a new or empty directory, a page")   \
+    X(OUTPUT, "output", 'o', "PATH", "", "", "where to write: a new or empty directory, a file")   \
+    X(FROM, "from", 0, PL_RECIPE_CHOICES, "", "",                                                 \
+      "whose configuration it is; default: by its keys")                                           \
     X(DTYPE, "dtype", 0, "bf16|fp16|fp32", "", "",                                                 \
       "type to store; default: the type that each tensor has in the base")                         \
     X(GGUF, "gguf", 0, "FILE", "", "", "the adapter alone, as llama.cpp loads it")                 \
@@ -271,6 +274,7 @@ int pl_cmd_plan(const struct pl_cli *cli);
 int pl_cmd_tokenize(const struct pl_cli *cli);
 int pl_cmd_merge(const struct pl_cli *cli);
 int pl_cmd_report(const struct pl_cli *cli);
+int pl_cmd_import(const struct pl_cli *cli);
 int pl_cmd_verify(const struct pl_cli *cli);
 int pl_cmd_cards(const struct pl_cli *cli);
 int pl_cmd_models(const struct pl_cli *cli);

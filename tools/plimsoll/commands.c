@@ -130,6 +130,29 @@ static const struct pl_command commands[] = {
         .keys = true,
     },
     {
+        .name = "import",
+        .summary = "write a job from a configuration of another trainer",
+        .synopsis = "FILE [-o job.yaml] [--from NAME]",
+        .examples = "plimsoll import their.yaml -o job.yaml\n"
+                    "plimsoll import adapter/adapter_config.json\n"
+                    "plimsoll import their.yaml --from trl --json | jq '.not_supported'\n",
+        .text =
+            "FILE is a configuration of axolotl, LLaMA-Factory, torchtune, TRL (and of the\n"
+            "alignment handbook), Unsloth or accelerate, or the adapter_config.json of PEFT.\n"
+            "The job has a comment for every line of it: what it was read from, why a line has\n"
+            "no effect here, and what is not supported. Defaults of the trainer that differ\n"
+            "from those here are written out. Exit 0: all that changes what is learned is in\n"
+            "the job; exit 3: what is not is listed on stderr, too, and the job is written all\n"
+            "the same. Without -o the job is written to stdout; a file that exists is not\n"
+            "replaced. Nothing is fetched: a data set of the hub becomes a path, with the\n"
+            "command that fetches it.\n",
+        .run = pl_cmd_import,
+        .arg = PL_ARG_FILE,
+        .min_args = 1,
+        .max_args = 1,
+        .flags = PL_FLAG_BIT(OUTPUT) | PL_FLAG_BIT(FROM),
+    },
+    {
         .name = "generate",
         .summary = "continue a prompt with a model, and an adapter where there is one",
         .synopsis = "--model DIR [--adapter DIR] --prompt TEXT [--chat [--chat-template NAME]] | "
@@ -336,7 +359,8 @@ static const struct pl_cli_exit exits[] = {
     {"0", "done; for an estimate: it fits, it is tight, or no budget was asked about"},
     {"1", "failure at run time"},
     {"2", "usage or configuration"},
-    {"3", "does not fit; for an estimate also: the architecture cannot be computed here"},
+    {"3", "does not fit; for an estimate also: the architecture cannot be computed here; for an "
+          "import: not all of it is supported"},
     {"4", "out of memory after recovery was exhausted"},
     {"5", "bad model, tokenizer, data or checkpoint file"},
     {"6", "no usable device"},

@@ -1,0 +1,420 @@
+/* axolotl.c - axolotl's configuration. Defaults are those of src/axolotl/utils/schemas (config.py,
+ * training.py, peft.py) and src/axolotl/core/builders/base.py of 2026-07. */
+#include "estimator/import/dialect.h"
+
+#include <string.h>
+
+static const struct pl_word adapters[] = {
+    {"lora", "lora", NULL},
+    {"qlora", "qlora", NULL},
+    {"llama-adapter", NULL, "LLaMA-Adapter: not supported"},
+    {"none", "full", NULL},
+    {"", "full", NULL},
+    PL_WORDS_END,
+};
+
+static const struct pl_word templates[] = {
+    {"tokenizer_default", "auto", NULL},
+    {"tokenizer_default_fallback_chatml", "auto", "chatml where the model has none"},
+    {"chatml", "chatml", NULL},
+    {"llama3", "llama3", NULL},
+    {"qwen_25", "qwen25", NULL},
+    {"qwen3", "qwen3", NULL},
+    {"alpaca", "alpaca", NULL},
+    {"mistral_v2v3", "mistral", NULL},
+    {"phi_4", NULL, "this template is not known here: `auto` is the model's own"},
+    {"jinja", "", "chat_template_jinja has it"},
+    PL_WORDS_END,
+};
+
+static const struct pl_word lengths[] = {
+    {"drop", "drop", NULL}, {"truncate", "truncate", NULL}, {"raise", "error", NULL}, PL_WORDS_END};
+
+static PL_MAP(map_template) {
+    const char *text = pl_node_text(t->value), *end = strrchr(text, '.');
+    (void)row;
+    if (end && strcmp(end, ".jinja") == 0)
+        pl_import_set(im, PL_KEY_chat_template, text, t, NULL);
+    else
+        pl_import_miss(im, t,
+                       "a template in the configuration: write it to a file FILE.jinja, and "
+                       "`chat_template: FILE.jinja`");
+}
+
+static PL_MAP(map_named_template) {
+    struct pl_import_row known = *row;
+    const struct pl_word *w = templates;
+    const char *text = pl_node_text(t->value);
+    known.arg = templates;
+    while (w->word && strcmp(w->word, text) != 0)
+        w++;
+    if (w->word)
+        pl_map_word(im, &known, t);
+    else
+        pl_import_miss(im, t, "this template is not known here: `auto` is the model's own");
+}
+
+/* Plug-ins that only say how fast and in how much memory the same is computed. */
+static PL_MAP(map_plugins) {
+    static const char *const same[] = {"cut_cross_entropy", "liger", "kernels", "spectrum_off"};
+    uint32_t i = 0;
+    bool all = true;
+    (void)row;
+    for (const struct pl_node *item; (item = pl_import_next(im, t->value, &i));) {
+        bool known = false;
+        for (size_t k = 0; k < sizeof same / sizeof *same; k++)
+            known |= strstr(pl_node_text(item), same[k]) != NULL;
+        all &= known;
+        if (!known) pl_import_miss(im, t, "the plug-in %.100s: not supported", pl_node_text(item));
+    }
+    if (all) pl_import_inert(im, t, "they compute the same in another way");
+}
+
+static PL_MAP(map_special_tokens) {
+    uint32_t i = 0;
+    (void)row;
+    if (t->value->kind != PL_NODE_MAPPING) pl_import_miss(im, t, "no section of tokens");
+    for (const struct pl_node *key, *value; (key = pl_import_pair(im, t->value, &i, &value));) {
+        const struct pl_taken one = {key->text, key, value};
+        if (strcmp(key->text, "pad_token") == 0 || pl_node_is_null(value))
+            pl_import_inert(im, &one, "padding is no part of a sample");
+        else
+            pl_import_miss(im, &one,
+                           "special tokens are the model's own; nothing is lost where "
+                           "this is the one it has");
+    }
+}
+
+static PL_MAP(map_roles) {
+    const struct pl_node *item = t->value;
+    uint32_t i = 0;
+    (void)row;
+    if (item->kind == PL_NODE_SEQUENCE) item = pl_import_next(im, t->value, &i);
+    const char *role = pl_node_text(item);
+    if (t->value->n <= 1 && (strcmp(role, "assistant") == 0 || strcmp(role, "gpt") == 0))
+        pl_import_inert(im, t, "the answers are trained on, as here");
+    else
+        pl_import_miss(im, t, "other roles than the assistant's are not trained on");
+}
+
+static const struct pl_import_row rows[] = {
+    {"base_model", PL_KEY_model, pl_map_same, NULL, NULL},
+    {"revision_of_model", PL_KEY_COUNT, pl_map_only,
+     "main|the weights of another revision; fetch them with `hf download MODEL --revision NAME "
+     "--local-dir DIR`, and write that directory as `model`",
+     NULL},
+    {"adapter", PL_KEY_mode, pl_map_word, adapters, "full"},
+    {"base_model_config", PL_KEY_COUNT, pl_map_inert, "config.json is that of the model", NULL},
+    {"tokenizer_config", PL_KEY_tokenizer, pl_map_same, NULL, NULL},
+    {"lora_model_dir", PL_KEY_adapter_path, pl_map_same, NULL, NULL},
+    {"lora_r", PL_KEY_lora_r, pl_map_same, NULL, NULL},
+    {"lora_target_modules", PL_KEY_lora_target_modules, pl_map_list, NULL, "[q_proj, v_proj]"},
+    {"lora_modules_to_save", PL_KEY_lora_modules_to_save, pl_map_list, NULL, NULL},
+    {"peft_layers_to_transform", PL_KEY_layers_to_transform, pl_map_list, NULL, NULL},
+    {"peft_layers_pattern", PL_KEY_layers_pattern, pl_map_list, NULL, NULL},
+    {"lora_fan_in_fan_out", PL_KEY_COUNT, pl_map_off, "weights that lie transposed", NULL},
+    {"lora_target_parameters", PL_KEY_COUNT, pl_map_off, "adapters of the parameters of experts",
+     NULL},
+    {"unfrozen_parameters", PL_KEY_COUNT, pl_map_off, "training of chosen parameters alone", NULL},
+    {"load_in_8bit", PL_KEY_COUNT, pl_map_off, "a base in 8 bits, which is in 16 bits here", NULL},
+    {"gptq", PL_KEY_COUNT, pl_map_off, "a base that GPTQ has quantised", NULL},
+    {"reinit_weights", PL_KEY_init, pl_map_word,
+     (const struct pl_word[]){{"true", "random", "write `model_config`, too"},
+                              {"false", "pretrained", NULL},
+                              PL_WORDS_END},
+     NULL},
+    {"sequence_len", PL_KEY_max_seq_length, pl_map_same, NULL, "512"},
+    {"excess_length_strategy", PL_KEY_overlength, pl_map_word, lengths, "drop"},
+    {"sample_packing", PL_KEY_packing, pl_map_flag, NULL, NULL},
+    {"eval_sample_packing", PL_KEY_COUNT, pl_map_inert, "`packing` is for both", NULL},
+    {"micro_batch_size", PL_KEY_batch_size, pl_map_same, NULL, "1"},
+    {"batch_size", PL_KEY_global_batch_size, pl_map_same, NULL, NULL},
+    {"gradient_accumulation_steps", PL_KEY_gradient_accumulation_steps, pl_map_same, NULL, NULL},
+    {"auto_find_batch_size", PL_KEY_COUNT, pl_map_inert, "write `batch_size: auto`", NULL},
+    {"num_epochs", PL_KEY_num_epochs, pl_map_same, NULL, NULL},
+    {"val_set_size", PL_KEY_val_set_size, pl_map_same, NULL, NULL},
+    {"dataset_prepared_path", PL_KEY_COUNT, pl_map_inert, "`dataset_cache` keeps tokens", NULL},
+    {"shuffle_merged_datasets", PL_KEY_shuffle, pl_map_flag, NULL, NULL},
+    {"chat_template", PL_KEY_chat_template, map_named_template, NULL, NULL},
+    {"chat_template_jinja", PL_KEY_chat_template, map_template, NULL, NULL},
+    {"train_on_inputs", PL_KEY_train_on, pl_map_word,
+     (const struct pl_word[]){{"true", "all", NULL}, {"false", "responses", NULL}, PL_WORDS_END},
+     NULL},
+    {"roles_to_train", PL_KEY_COUNT, map_roles, NULL, NULL},
+    {"train_on_eos", PL_KEY_COUNT, pl_map_only, "turn|other ends than those of answers", NULL},
+    {"eot_tokens", PL_KEY_COUNT, pl_map_inert, "the template's own ends of turns are trained on",
+     NULL},
+    {"special_tokens", PL_KEY_COUNT, map_special_tokens, NULL, NULL},
+    {"tokens|added_tokens_overrides", PL_KEY_COUNT, pl_map_off, "new tokens in the vocabulary",
+     NULL},
+    {"resize_token_embeddings_to_32x", PL_KEY_COUNT, pl_map_inert, "rows without a token", NULL},
+    {"plugins", PL_KEY_COUNT, map_plugins, NULL, NULL},
+    {"lr_quadratic_warmup", PL_KEY_COUNT, pl_map_off, "a warm-up that is not linear", NULL},
+    {"cosine_constant_lr_ratio", PL_KEY_COUNT, pl_map_off, "a constant end of the cosine", NULL},
+    {"eta_min", PL_KEY_COUNT, pl_map_off, "a lowest rate of this optimizer", NULL},
+    {"embedding_lr", PL_KEY_COUNT, pl_map_off, "a rate of its own for the embedding", NULL},
+    {"save_first_step", PL_KEY_COUNT, pl_map_inert, "write `save_steps: N`", NULL},
+    {"saves_per_epoch", PL_KEY_COUNT, pl_map_inert,
+     "checkpoints by epochs: write `save_steps: N`; nothing that is learned depends on it", NULL},
+    {"evals_per_epoch", PL_KEY_COUNT, pl_map_inert,
+     "evaluations by epochs: write `eval_steps: N`; nothing that is learned depends on it", NULL},
+    {"gpu_memory_limit", PL_KEY_vram_budget, pl_map_same, NULL, NULL},
+    {"model_type|tokenizer_type|is_llama_derived_model|is_mistral_derived_model|"
+     "is_qwen_derived_model",
+     PL_KEY_COUNT, pl_map_inert, "config.json says it", NULL},
+    {"tokenizer_type", PL_KEY_COUNT, pl_map_inert, "tokenizer.json says it", NULL},
+    {"tokenizer_use_fast", PL_KEY_COUNT, pl_map_inert, "the tokens are those of tokenizer.json",
+     NULL},
+    {"tokenizer_legacy", PL_KEY_COUNT, pl_map_inert, "the tokens are those of tokenizer.json",
+     NULL},
+    {"tokenizer_use_mistral_common", PL_KEY_COUNT, pl_map_off, "the tokenizer of mistral-common",
+     NULL},
+    {"streaming", PL_KEY_COUNT, pl_map_inert, "files are read row by row", NULL},
+    {"dataset_exact_deduplication", PL_KEY_COUNT, pl_map_off, "rows that occur twice are left out",
+     NULL},
+    {"curriculum_sampling", PL_KEY_COUNT, pl_map_off, "the order of the file: see `shuffle: false`",
+     NULL},
+    {"fsdp_version|dp_shard_size|dp_replicate_size", PL_KEY_COUNT, pl_map_inert,
+     "`sharding` says what is divided", NULL},
+    {"tensor_parallel_size", PL_KEY_COUNT, pl_map_inert, "devices divide samples and states", NULL},
+    {"context_parallel_size", PL_KEY_COUNT, pl_map_inert, "devices divide samples and states",
+     NULL},
+    {"gptq_groupsize", PL_KEY_COUNT, pl_map_inert, "without `gptq`", NULL},
+    {"gptq_model_v1", PL_KEY_COUNT, pl_map_inert, "without `gptq`", NULL},
+    {"skip_prepare_dataset", PL_KEY_COUNT, pl_map_inert, "there is nothing to set here", NULL},
+    {"device_map", PL_KEY_COUNT, pl_map_inert, "the plan says where each tensor lies", NULL},
+    {NULL, PL_KEY_COUNT, NULL, NULL, NULL},
+};
+
+/* ---- rules ---- */
+
+/* With lora_target_linear all linear layers have adapters, whatever else is named. */
+static void rule_targets(struct pl_import *im) {
+    struct pl_taken t;
+    if (!pl_import_take(im, "lora_target_linear", &t)) return;
+    if (pl_node_is_on(t.value))
+        pl_import_set(im, PL_KEY_lora_target_modules, "all-linear", &t, NULL);
+    else
+        pl_import_inert(im, &t, "off, as it is here");
+}
+
+static void rule_base(struct pl_import *im) {
+    struct pl_taken t;
+    const bool has = pl_import_take(im, "load_in_4bit", &t);
+    if (has && pl_node_is_on(t.value) && im->job.mode == PL_MODE_LORA)
+        pl_import_set(im, PL_KEY_mode, "qlora", &t, "the base is held in 4 bits");
+    else if (has)
+        pl_import_inert(im, &t, "`mode` says it");
+}
+
+/* The default of bf16 is auto: bf16 where the GPU has it. Weights are read in that type, so that
+ * a full run has them, its gradients and its moments in it alone. */
+static void rule_precision(struct pl_import *im) {
+    struct pl_taken b, f;
+    bool flag = true;
+    const bool has_b = pl_import_take(im, "bf16|bfloat16", &b);
+    const bool has_f = pl_import_take(im, "fp16|float16", &f);
+    const bool is_half = has_f && pl_node_is_on(f.value);
+    const bool off = has_b && pl_node_flag(b.value, &flag) && !flag;
+    if (!off && !(is_half && !has_b)) {
+        if (has_f) pl_import_inert(im, &f, "bf16 decides");
+        pl_import_pure_bf16(im, has_b ? &b : NULL);
+    } else if (is_half) {
+        pl_import_set(im, PL_KEY_dtype, "fp16", &f, NULL);
+        if (has_b) pl_import_inert(im, &b, "off: `dtype: fp16`");
+    } else {
+        pl_import_set(im, PL_KEY_dtype, "fp32", &b, NULL);
+        if (has_f) pl_import_inert(im, &f, "off: `dtype: fp32`");
+    }
+}
+
+/* batch_size is the samples of a step there, from which the accumulation follows. */
+static void rule_batch(struct pl_import *im) {
+    if (!pl_import_has(im, PL_KEY_gradient_accumulation_steps) &&
+        !pl_import_has(im, PL_KEY_global_batch_size))
+        pl_import_set(im, PL_KEY_gradient_accumulation_steps, "1", NULL, NULL);
+}
+
+/* ---- data ---- */
+
+static const struct pl_word types[] = {
+    {"alpaca", "alpaca", NULL},     {"completion", "text", NULL},
+    {"pretrain", "text", NULL},     {"chat_template", "messages", NULL},
+    {"sharegpt", "sharegpt", NULL}, {"chat_template.default", "messages", NULL},
+    {"input_output", NULL, NULL},   PL_WORDS_END,
+};
+
+/* Names of columns that are the same here and there. */
+static const char *const columns[] = {
+    "field_instruction", "field_input",        "field_output",          "field_system",
+    "field_messages",    "message_field_role", "message_field_content",
+};
+
+static void copy_columns(struct pl_import *im, const struct pl_node *entry) {
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        const struct pl_node *name = pl_import_in(im, entry, columns[i]);
+        if (name) pl_data_word(im, columns[i], pl_node_text(name));
+    }
+}
+
+/* {instruction} and {input} stand for the columns of these names there, for columns here. */
+static void write_prompt(struct pl_import *im, const struct pl_node *type, const char *format) {
+    static const struct {
+        const char *word, *field;
+    } braces[] = {{"{instruction}", "field_instruction"},
+                  {"{input}", "field_input"},
+                  {"{system}", "field_system"}};
+    struct pl_text out = {0};
+    while (*format) {
+        size_t n = 1;
+        const char *put = NULL;
+        for (size_t i = 0; i < sizeof braces / sizeof *braces; i++) {
+            const struct pl_node *field = pl_import_in(im, type, braces[i].field);
+            if (strncmp(format, braces[i].word, strlen(braces[i].word)) != 0) continue;
+            n = strlen(braces[i].word);
+            put = field ? pl_node_text(field) : NULL;
+        }
+        if (put)
+            pl_text_addf(&out, "{%s}", put);
+        else
+            pl_text_addn(&out, format, n);
+        format += n;
+    }
+    im->data.failed |= out.failed;
+    pl_data_word(im, "prompt_format", pl_text_str(&out));
+    pl_text_finish(&out);
+}
+
+static void read_custom(struct pl_import *im, const struct pl_node *type,
+                        const struct pl_taken *t) {
+    const struct pl_node *format = pl_import_in(im, type, "format");
+    const struct pl_node *bare = pl_import_in(im, type, "no_input_format");
+    const struct pl_node *output = pl_import_in(im, type, "field_output");
+    const struct pl_node *text = format ? format : bare;
+    if (text) write_prompt(im, type, pl_node_text(text));
+    if (output) pl_data_word(im, "field_output", pl_node_text(output));
+    if (!text) {
+        const struct pl_node *instruction = pl_import_in(im, type, "field_instruction");
+        if (instruction) pl_data_word(im, "field_instruction", pl_node_text(instruction));
+    }
+    if (format && bare && strcmp(pl_node_text(format), pl_node_text(bare)) != 0)
+        pl_import_note_entry(im, PL_IMPORT_MISSED, t,
+                             "another form of rows without an input (no_input_format)");
+    if (pl_import_in(im, type, "system_prompt") &&
+        *pl_node_text(pl_import_in(im, type, "system_prompt")))
+        pl_import_note_entry(im, PL_IMPORT_MISSED, t,
+                             "a system prompt before each row: write it into prompt_format");
+}
+
+static void read_type(struct pl_import *im, const struct pl_node *entry, const struct pl_taken *t) {
+    const struct pl_node *type = pl_import_in(im, entry, "type");
+    const struct pl_word *w = types;
+    if (!type) return;
+    if (type->kind == PL_NODE_MAPPING) {
+        read_custom(im, type, t);
+        return;
+    }
+    while (w->word && strcmp(w->word, pl_node_text(type)) != 0)
+        w++;
+    if (w->word && w->to)
+        pl_data_word(im, "format", w->to);
+    else
+        pl_import_note_entry(im, PL_IMPORT_MISSED, t,
+                             "rows of the type %.60s; `format: auto` reads them by their columns",
+                             pl_node_text(type));
+    const struct pl_node *field = pl_import_in(im, entry, "field");
+    if (field) pl_data_word(im, "field_text", pl_node_text(field));
+}
+
+/* Keys of an entry beyond those that are mapped. */
+static const struct {
+    const char *key, *why; /* why NULL: it has no effect here */
+} entry_keys[] = {
+    {"chat_template", "a template of this file alone: write `chat_template`, which is for all"},
+    {"field_chosen", "training on preferences"},
+    {"field_rejected", "training on preferences"},
+    {"field_thinking", "a column with the reasoning of the answers"},
+    {"drop_system_message", "the system's message is left out"},
+    {"shards", "a part of the rows alone: cut the file"},
+    {"message_field_training", "a key that says which messages are trained on"},
+    {"roles_to_train", NULL},
+    {"train_on_eos", NULL},
+};
+
+static void read_mapping(struct pl_import *im, const struct pl_node *entry, const char *section,
+                         const char *theirs, const char *ours) {
+    const struct pl_node *map = pl_import_in(im, entry, section);
+    const struct pl_node *value = map ? pl_import_in(im, map, theirs) : NULL;
+    pl_data_words(im, ours, value);
+}
+
+static void read_entry(struct pl_import *im, const struct pl_node *entry, const struct pl_taken *t,
+                       const char *split) {
+    const struct pl_node *path = pl_import_in(im, entry, "path");
+    const struct pl_node *files = pl_import_in(im, entry, "data_files");
+    const struct pl_node *part = pl_import_in(im, entry, "split");
+    uint32_t i = 0;
+    if (files && files->kind == PL_NODE_SEQUENCE) files = pl_import_next(im, files, &i);
+    const bool local = files && strcmp(pl_node_text(path), "json") == 0;
+    pl_data_begin(im, t, pl_node_text(local ? files : path));
+    read_type(im, entry, t);
+    copy_columns(im, entry);
+    pl_data_words(im, "field_text", pl_import_in(im, entry, "text_column"));
+    read_mapping(im, entry, "message_property_mappings", "role", "message_field_role");
+    read_mapping(im, entry, "message_property_mappings", "content", "message_field_content");
+    read_mapping(im, entry, "roles", "user", "role_user");
+    read_mapping(im, entry, "roles", "assistant", "role_assistant");
+    read_mapping(im, entry, "roles", "system", "role_system");
+    if (split) pl_data_word(im, "split", split);
+    if (part && !split) pl_data_split(im, t, pl_node_text(part));
+    for (size_t k = 0; k < sizeof entry_keys / sizeof *entry_keys; k++) {
+        const struct pl_node *value = pl_import_in(im, entry, entry_keys[k].key);
+        if (value && entry_keys[k].why && pl_node_is_on(value))
+            pl_import_note_entry(im, PL_IMPORT_MISSED, t, "%s: %s", entry_keys[k].key,
+                                 entry_keys[k].why);
+    }
+    const struct pl_node *name = pl_import_in(im, entry, "name");
+    if (name)
+        pl_import_note_entry(im, PL_IMPORT_MAPPED, t, "its configuration `%.60s`: name that file",
+                             pl_node_text(name));
+    if (files && !local)
+        pl_import_note_entry(im, PL_IMPORT_MAPPED, t, "its file `%.100s`: name it in `path`",
+                             pl_node_text(files));
+    pl_data_end(im);
+}
+
+static void read_list(struct pl_import *im, const char *path, const char *split) {
+    struct pl_taken t;
+    uint32_t i = 0;
+    if (!pl_import_take(im, path, &t)) return;
+    if (t.value->kind == PL_NODE_SCALAR) {
+        pl_data_begin(im, &t, t.value->text);
+        if (split) pl_data_word(im, "split", split);
+        pl_data_end(im);
+        return;
+    }
+    for (const struct pl_node *item; (item = pl_import_next(im, t.value, &i));) {
+        const struct pl_taken one = {t.path, item->line ? item : t.key, item};
+        if (item->kind == PL_NODE_MAPPING) read_entry(im, item, &one, split);
+    }
+}
+
+static void rule_data(struct pl_import *im) {
+    struct pl_taken t;
+    read_list(im, "datasets", NULL);
+    if (pl_import_peek(im, "pretraining_dataset", &t)) {
+        read_list(im, "pretraining_dataset", NULL);
+        pl_import_miss(im, &t,
+                       "its texts are joined and cut into blocks of sequence_len; here each "
+                       "row is a sample");
+    }
+    read_list(im, "test_datasets", "eval");
+}
+
+const struct pl_dialect pl_dialect_axolotl = {
+    .tables = (const struct pl_import_row *const[]){rows, pl_rows_of_trainer, NULL},
+    .rules = (void (*const[])(
+        struct pl_import *)){rule_targets, rule_base, rule_precision, rule_batch, rule_data,
+                             pl_rule_warmup, pl_rule_schedule, pl_rule_checkpoints,
+                             pl_rule_evaluation, pl_rule_reports, pl_rule_devices, NULL},
+};

@@ -1,0 +1,342 @@
+/* llama_factory.c - LLaMA-Factory's configuration, flat and in the sections of its version 1.
+ * Defaults are those of src/llamafactory/hparams (data_args.py, model_args.py, finetuning_args.py)
+ * of 2026-08, and of transformers' TrainingArguments beneath them. */
+#include "estimator/import/dialect.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct pl_word types[] = {
+    {"lora", "lora", NULL},
+    {"full", "full", NULL},
+    {"freeze", NULL,
+     "training of the last layers alone: see `freeze_layers`, which counts the "
+     "first ones"},
+    {"oft", NULL, "OFT: not supported"},
+    PL_WORDS_END,
+};
+
+static const struct pl_word stages[] = {
+    {"sft", "", "as here"},
+    {"pt", NULL,
+     "its texts are joined and cut into blocks of cutoff_len; here each row is a "
+     "sample: write `format: text`"},
+    {"dpo", NULL, "training on preferences (DPO): not supported"},
+    {"kto", NULL, "training on preferences (KTO): not supported"},
+    {"rm", NULL, "training of a reward model: not supported"},
+    {"ppo", NULL, "training on rewards (PPO): not supported"},
+    PL_WORDS_END,
+};
+
+static const struct pl_word templates[] = {
+    {"llama3", "llama3", NULL},
+    {"llama2", "llama2", NULL},
+    {"qwen", "qwen25", NULL},
+    {"qwen3", "qwen3", NULL},
+    {"qwen3_nothink", "qwen3_nothink", NULL},
+    {"chatml", "chatml", NULL},
+    {"mistral", "mistral", NULL},
+    {"mistral_small", "mistral_small3", NULL},
+    {"phi4_mini", "phi4_mini", NULL},
+    {"smollm2", "smollm2", NULL},
+    {"zephyr", "zephyr", NULL},
+    {"alpaca", "alpaca", NULL},
+    {"default", NULL, "turns as `Human: ...` and `Assistant: ...`: `auto` is the model's own"},
+    {"empty", NULL, "no template: write `format: prompt_completion`"},
+    PL_WORDS_END,
+};
+
+static PL_MAP(map_template) {
+    struct pl_import_row known = *row;
+    const struct pl_word *w = templates;
+    known.arg = templates;
+    while (w->word && strcmp(w->word, pl_node_text(t->value)) != 0)
+        w++;
+    if (w->word)
+        pl_map_word(im, &known, t);
+    else
+        pl_import_miss(im, t, "this template is not known here: `auto` is the model's own");
+}
+
+static PL_MAP(map_quantisation) {
+    const char *bits = pl_node_text(t->value);
+    (void)row;
+    if (strcmp(bits, "4") == 0)
+        pl_import_set(im, PL_KEY_mode, "qlora", t, NULL);
+    else
+        pl_import_miss(im, t, "a base in %.20s bits: not supported; `mode: qlora` has 4", bits);
+}
+
+static PL_MAP(map_targets) {
+    if (strcmp(pl_node_text(t->value), "all") == 0)
+        pl_import_set(im, PL_KEY_lora_target_modules, "all-linear", t, NULL);
+    else
+        pl_map_list(im, row, t);
+}
+
+/* neat_packing keeps samples apart; without it attention crosses them. */
+static PL_MAP(map_packing) {
+    struct pl_taken neat;
+    const bool on = pl_node_is_on(t->value);
+    pl_map_flag(im, row, t);
+    if (on && !(pl_import_peek(im, "neat_packing", &neat) && pl_node_is_on(neat.value)))
+        pl_import_miss(im, t, "attention crosses from one sample to the next there, and not here");
+}
+
+static PL_MAP(map_samples) {
+    (void)row;
+    pl_import_miss(im, t,
+                   "the first %.20s rows of each file alone: all are read here; cut the "
+                   "files",
+                   pl_node_text(t->value));
+}
+
+static const struct pl_import_row rows[] = {
+    {"model", PL_KEY_model, pl_map_same, NULL, NULL},
+    {"finetuning_type|peft_config.name", PL_KEY_mode, pl_map_word, types, NULL},
+    {"quantization_bit|quant_config.quantization_bit", PL_KEY_mode, map_quantisation, NULL, NULL},
+    {"quantization_type", PL_KEY_quant_type, pl_map_same, NULL, NULL},
+    {"double_quantization", PL_KEY_double_quant, pl_map_flag, NULL, NULL},
+    {"quantization_method|quant_config.name", PL_KEY_COUNT, pl_map_only,
+     "bnb|a base that another method has quantised", NULL},
+    {"stage", PL_KEY_COUNT, pl_map_word, stages, NULL},
+    {"lora_rank|peft_config.r", PL_KEY_lora_r, pl_map_same, NULL, "8"},
+    {"lora_alpha|peft_config.lora_alpha", PL_KEY_lora_alpha, pl_map_same, NULL, NULL},
+    {"peft_config.lora_dropout", PL_KEY_lora_dropout, pl_map_same, NULL, NULL},
+    {"lora_target|peft_config.target_modules", PL_KEY_lora_target_modules, map_targets, NULL, NULL},
+    {"additional_target", PL_KEY_lora_modules_to_save, pl_map_list, NULL, NULL},
+    {"adapter_name_or_path|peft_config.adapter_name_or_path", PL_KEY_adapter_path, pl_map_same,
+     NULL, NULL},
+    {"create_new_adapter", PL_KEY_COUNT, pl_map_off, "a second adapter on top of a merged one",
+     NULL},
+    {"pissa_init", PL_KEY_COUNT, pl_map_off, "PiSSA", NULL},
+    {"template", PL_KEY_chat_template, map_template, NULL, NULL},
+    {"cutoff_len", PL_KEY_max_seq_length, pl_map_same, NULL, NULL},
+    {"packing", PL_KEY_packing, map_packing, NULL, NULL},
+    {"neat_packing", PL_KEY_packing, pl_map_flag, NULL, NULL},
+    {"max_samples", PL_KEY_COUNT, map_samples, NULL, NULL},
+    {"train_on_prompt", PL_KEY_train_on, pl_map_word,
+     (const struct pl_word[]){{"true", "all", NULL}, {"false", "responses", NULL}, PL_WORDS_END},
+     NULL},
+    {"mask_history", PL_KEY_train_on, pl_map_word,
+     (const struct pl_word[]){{"true", "last", NULL}, {"false", "", NULL}, PL_WORDS_END}, NULL},
+    {"val_size", PL_KEY_val_set_size, pl_map_same, NULL, NULL},
+    {"default_system", PL_KEY_COUNT, pl_map_off, "a system prompt for rows without one", NULL},
+    {"tool_format", PL_KEY_COUNT, pl_map_off, "a form of tool calls", NULL},
+    {"enable_thinking", PL_KEY_COUNT, pl_map_inert, "the template decides", NULL},
+    {"mix_strategy", PL_KEY_COUNT, pl_map_only, "concat|files that are read in turn", NULL},
+    {"interleave_probs", PL_KEY_COUNT, pl_map_off, "shares of files: see `weight`", NULL},
+    {"streaming", PL_KEY_COUNT, pl_map_inert, "files are read row by row", NULL},
+    {"tokenized_path", PL_KEY_COUNT, pl_map_inert, "`dataset_cache` keeps tokens", NULL},
+    {"disable_shuffling", PL_KEY_shuffle, pl_map_word,
+     (const struct pl_word[]){{"true", "false", NULL}, {"false", "true", NULL}, PL_WORDS_END},
+     NULL},
+    {"resize_vocab|add_tokens|add_special_tokens", PL_KEY_COUNT, pl_map_off,
+     "new tokens in the vocabulary", NULL},
+    {"rope_scaling", PL_KEY_COUNT, pl_map_off, "another scaling of positions", NULL},
+    {"shift_attn", PL_KEY_COUNT, pl_map_off, "shifted sparse attention", NULL},
+    {"train_from_scratch", PL_KEY_init, pl_map_word,
+     (const struct pl_word[]){{"true", "random", "write `model_config`, too"},
+                              {"false", "pretrained", NULL},
+                              PL_WORDS_END},
+     NULL},
+    {"disable_gradient_checkpointing", PL_KEY_gradient_checkpointing, pl_map_word,
+     (const struct pl_word[]){{"true", "none", NULL}, {"false", "full", NULL}, PL_WORDS_END},
+     "full"},
+    {"use_unsloth_gc", PL_KEY_gradient_checkpointing, pl_map_word,
+     (const struct pl_word[]){{"true", "offload", NULL}, {"false", "", NULL}, PL_WORDS_END}, NULL},
+    {"use_unsloth", PL_KEY_COUNT, pl_map_inert, "it computes the same in another way", NULL},
+    {"upcast_layernorm", PL_KEY_COUNT, pl_map_inert, "norms are computed in fp32", NULL},
+    {"upcast_lmhead_output", PL_KEY_COUNT, pl_map_inert, "the loss is computed in fp32", NULL},
+    {"per_device_train_batch_size|micro_batch_size", PL_KEY_batch_size, pl_map_same, NULL, "8"},
+    {"gradient_accumulation_steps", PL_KEY_gradient_accumulation_steps, pl_map_same, NULL, NULL},
+    {"global_batch_size", PL_KEY_global_batch_size, pl_map_same, NULL, NULL},
+    {"learning_rate", PL_KEY_learning_rate, pl_map_same, NULL, "5e-5"},
+    {"num_train_epochs", PL_KEY_num_epochs, pl_map_same, NULL, "3"},
+    {"use_dft_loss", PL_KEY_COUNT, pl_map_off, "the loss of DFT", NULL},
+    {"use_asft_loss", PL_KEY_COUNT, pl_map_off, "the loss of ASFT", NULL},
+    {"use_eaft_loss", PL_KEY_COUNT, pl_map_off, "the loss of EAFT", NULL},
+    {"use_llama_pro", PL_KEY_COUNT, pl_map_off, "LLaMA Pro, layers that are added", NULL},
+    {"freeze_vision_tower|freeze_multi_modal_projector|freeze_language_model", PL_KEY_COUNT,
+     pl_map_off, "images, video and sound", NULL},
+    {"freeze_trainable_layers", PL_KEY_COUNT, pl_map_off, "training of the last layers alone",
+     NULL},
+    {"model_class", PL_KEY_COUNT, pl_map_only, "llm|another kind of model", NULL},
+    {"kernel_config|init_config|batching_strategy", PL_KEY_COUNT, pl_map_inert,
+     "it computes the same in another way", NULL},
+    {"dist_config.dcp_path", PL_KEY_COUNT, pl_map_inert, "`model` names the weights", NULL},
+    {"sample_backend|max_new_tokens|infer_backend", PL_KEY_COUNT, pl_map_inert,
+     "of generation, not of training", NULL},
+    {"export_dir", PL_KEY_COUNT, pl_map_off, "to merge an adapter, which `plimsoll merge` does",
+     NULL},
+    {NULL, PL_KEY_COUNT, NULL, NULL, NULL},
+};
+
+static void rule_mode(struct pl_import *im) {
+    struct pl_taken t;
+    const bool v1 = pl_import_peek(im, "model_class", &t);
+    struct pl_taken type;
+    const bool other = pl_import_peek(im, "finetuning_type|peft_config.name", &type);
+    if (pl_import_has(im, PL_KEY_mode)) return;
+    pl_import_set(im, PL_KEY_mode, other || v1 ? "full" : "lora", NULL, NULL);
+}
+
+/* Without pure_bf16 what is trained is held in fp32, and computed in bf16. */
+static void rule_precision(struct pl_import *im) {
+    struct pl_taken pure, b, f;
+    const bool has_pure = pl_import_take(im, "pure_bf16", &pure);
+    const bool has_b = pl_import_take(im, "bf16", &b), has_f = pl_import_take(im, "fp16", &f);
+    if (has_pure && pl_node_is_on(pure.value)) {
+        pl_import_pure_bf16(im, &pure);
+        if (im->job.mode != PL_MODE_FULL)
+            pl_import_set(im, PL_KEY_adapter_dtype, "bf16", &pure, NULL);
+        if (has_b) pl_import_inert(im, &b, "pure_bf16 decides");
+    } else if (has_b && pl_node_is_on(b.value)) {
+        pl_import_set(im, PL_KEY_dtype, "bf16", &b, NULL);
+        if (im->job.mode == PL_MODE_FULL)
+            pl_import_set(im, PL_KEY_master_weights, "true", &b, "weights are in fp32 there");
+    } else if (has_f && pl_node_is_on(f.value)) {
+        pl_import_set(im, PL_KEY_dtype, "fp16", &f, NULL);
+    } else {
+        if (has_b) pl_import_inert(im, &b, "off: the type is that of the model");
+        if (has_f) pl_import_inert(im, &f, "off: the type is that of the model");
+    }
+}
+
+static void rule_batch(struct pl_import *im) {
+    if (!pl_import_has(im, PL_KEY_gradient_accumulation_steps) &&
+        !pl_import_has(im, PL_KEY_global_batch_size))
+        pl_import_set(im, PL_KEY_gradient_accumulation_steps, "1", NULL, NULL);
+    if (!pl_import_has(im, PL_KEY_lr_scheduler))
+        pl_import_set(im, PL_KEY_lr_scheduler, "linear", NULL, NULL);
+}
+
+/* Sections of version 1: fsdp2 divides weights, DeepSpeed what its file says. */
+static void rule_dist(struct pl_import *im) {
+    struct pl_taken t;
+    if (!pl_import_take(im, "dist_config.name", &t)) return;
+    pl_import_set(im, PL_KEY_devices, "auto", &t,
+                  "how many GPUs is said by the launcher there: write `devices: N`");
+    pl_import_set(im, PL_KEY_sharding, "weights", &t, NULL);
+    if (pl_import_take(im, "dist_config.config_file", &t))
+        pl_import_inert(im, &t, "`sharding` says what is divided");
+}
+
+/* ---- data ---- */
+
+/* Names of columns and tags in dataset_info.json: theirs, ours. */
+static const struct {
+    const char *section, *theirs, *ours;
+} columns[] = {
+    {"columns", "prompt", "field_instruction"},       {"columns", "query", "field_input"},
+    {"columns", "response", "field_output"},          {"columns", "system", "field_system"},
+    {"columns", "messages", "field_messages"},        {"tags", "role_tag", "message_field_role"},
+    {"tags", "content_tag", "message_field_content"}, {"tags", "user_tag", "role_user"},
+    {"tags", "assistant_tag", "role_assistant"},      {"tags", "system_tag", "role_system"},
+};
+
+static const char *string_in(const json_t *o, const char *key) {
+    const char *s = json_string_value(json_object_get(o, key));
+    return s ? s : "";
+}
+
+#define AS_TURNS                                                                                   \
+    "an instruction becomes a question in the template there, and the prompt of stanford_alpaca "  \
+    "here: convert the rows to `messages`"
+
+static void describe(struct pl_import *im, const struct pl_taken *t, const json_t *info,
+                     const char *split) {
+    const char *formatting = string_in(info, "formatting");
+    const bool chat = strcmp(formatting, "sharegpt") == 0;
+    const bool has_messages = *string_in(json_object_get(info, "columns"), "messages");
+    pl_data_word(im, "format", !chat ? "alpaca" : has_messages ? "messages" : "sharegpt");
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        const char *name = string_in(json_object_get(info, columns[i].section), columns[i].theirs);
+        const bool history = strcmp(columns[i].theirs, "prompt") == 0 && chat;
+        if (*name && !history) pl_data_word(im, columns[i].ours, name);
+    }
+    if (!chat) pl_import_note_entry(im, PL_IMPORT_MISSED, t, AS_TURNS);
+    if (json_is_true(json_object_get(info, "ranking")))
+        pl_import_note_entry(im, PL_IMPORT_MISSED, t, "training on preferences");
+    if (json_object_get(info, "num_samples"))
+        pl_import_note_entry(im, PL_IMPORT_MISSED, t, "num_samples: a part of the rows alone");
+    if (!split) pl_data_split(im, t, string_in(info, "split"));
+}
+
+/* One name of `dataset`: by its entry in dataset_info.json, or by the name of its file. */
+static void read_name(struct pl_import *im, const struct pl_taken *t, const char *folder,
+                      const json_t *infos, const char *name, const char *split) {
+    struct pl_text path = {0};
+    const json_t *info = json_object_get(infos, name);
+    const char *hub = string_in(info, "hf_hub_url"), *file = string_in(info, "file_name");
+    if (*hub && !*file)
+        pl_text_add(&path, hub);
+    else if (*file)
+        pl_text_addf(&path, "%s/%s", folder, file);
+    else
+        pl_text_addf(&path, "%s/%s.json", folder, name);
+    pl_data_begin(im, t, pl_text_str(&path));
+    im->data.failed |= path.failed;
+    pl_text_finish(&path);
+    if (split) pl_data_word(im, "split", split);
+    if (info)
+        describe(im, t, info, split);
+    else
+        pl_import_note_entry(im, PL_IMPORT_MAPPED, t,
+                             "dataset_info.json is not in %.100s, or does not name it: this is the "
+                             "usual name of the file",
+                             folder);
+    pl_data_end(im);
+}
+
+static void read_names(struct pl_import *im, const char *path, const json_t *infos,
+                       const char *folder, const char *split) {
+    struct pl_taken t;
+    if (!pl_import_take(im, path, &t)) return;
+    const char *names = pl_node_text(t.value);
+    uint32_t i = 0;
+    for (const struct pl_node *item;
+         t.value->kind == PL_NODE_SEQUENCE && (item = pl_import_next(im, t.value, &i));)
+        read_name(im, &t, folder, infos, pl_node_text(item), split);
+    while (*names) {
+        char name[256];
+        names += strspn(names, ", ");
+        const size_t n = strcspn(names, ",");
+        if (n && n < sizeof name) {
+            memcpy(name, names, n);
+            name[n] = 0;
+            read_name(im, &t, folder, infos, name, split);
+        } else if (n) {
+            pl_import_miss(im, &t, "the name of a data set of more than 255 bytes");
+        }
+        names += n;
+    }
+}
+
+static void rule_data(struct pl_import *im) {
+    struct pl_taken t;
+    struct pl_text path = {0};
+    const bool has_folder = pl_import_take(im, "dataset_dir", &t);
+    const char *folder = has_folder ? pl_node_text(t.value) : "data";
+    if (has_folder) pl_import_inert(im, &t, "each `path` begins with it");
+    pl_text_addf(&path, "%s/dataset_info.json", folder);
+    json_t *infos = path.failed ? NULL : pl_import_json_beside(im, path.data);
+    if (path.failed) im->err = pl_host_oom(im->d, "a path");
+    read_names(im, "dataset", infos, folder, NULL);
+    read_names(im, "eval_dataset", infos, folder, "eval");
+    json_decref(infos);
+    pl_text_finish(&path);
+    if (!pl_import_take(im, "train_dataset", &t)) return;
+    pl_data_begin(im, &t, pl_node_text(t.value));
+    pl_import_note_entry(im, PL_IMPORT_MISSED, &t,
+                         "that file lists data: name the files themselves in `path`");
+    pl_data_end(im);
+}
+
+const struct pl_dialect pl_dialect_llama_factory = {
+    .tables = (const struct pl_import_row *const[]){rows, pl_rows_of_trainer, NULL},
+    .rules = (void (*const[])(
+        struct pl_import *)){rule_mode, rule_precision, rule_data, pl_rule_warmup, pl_rule_schedule,
+                             rule_batch, pl_rule_checkpoints, pl_rule_evaluation, pl_rule_reports,
+                             rule_dist, pl_rule_devices, NULL},
+};

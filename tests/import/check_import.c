@@ -1,0 +1,342 @@
+/* check_import.c - configurations of other trainers as jobs: every sample with the values that are
+ * expected of it (samples/NAME.want), and what holds of each whatever it says. */
+#include "estimator/base/open_file.h"
+#include "estimator/config/job_text.h"
+#include "estimator/config/key_table.h"
+#include "estimator/import/import.h"
+
+#include <check.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SAMPLES     PL_SOURCE_ROOT "/tests/import/samples/"
+#define SAMPLES_MAX 100
+
+static char *names[SAMPLES_MAX];
+static int n_names;
+
+static bool is_sample(const char *name) {
+    const char *dot = strrchr(name, '.');
+    return dot && strcmp(name, "ds_config.json") != 0 &&
+           (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0 || strcmp(dot, ".json") == 0);
+}
+
+static void list_samples(void) {
+    DIR *dir = opendir(SAMPLES);
+    for (struct dirent *e; dir && (e = readdir(dir));)
+        if (is_sample(e->d_name) && n_names < SAMPLES_MAX) names[n_names++] = strdup(e->d_name);
+    if (dir) closedir(dir);
+}
+
+static void read_sample(const char *name, struct pl_import *im) {
+    char path[512];
+    struct pl_diag d = {0};
+    snprintf(path, sizeof path, SAMPLES "%s", name);
+    pl_err err = pl_import_read(im, path, PL_RECIPE_NONE, &d);
+    ck_assert_msg(err == PL_ERR_OK, "%s: %s", name, d.message);
+}
+
+static void parse(struct pl_import *im, const char *yaml, enum pl_recipe from) {
+    struct pl_diag d = {0};
+    pl_err err = pl_import_parse(im, "dir/their.yaml", yaml, strlen(yaml), from, &d);
+    ck_assert_msg(err == PL_ERR_OK, "%s\n%s", d.message, yaml);
+}
+
+static const char *value_of(const struct pl_job *job, const char *key, struct pl_text *text) {
+    pl_text_finish(text);
+    const enum pl_key_id id = pl_key_find(key);
+    ck_assert_msg(id != PL_KEY_COUNT, "%s", key);
+    pl_job_write_key(job, id, text);
+    return pl_text_str(text);
+}
+
+/* ---- what is expected of a sample ---- */
+
+/* Lines "key: value" for all keys that are given, then "- text" for what is not supported. */
+static void write_want(const struct pl_import *im, struct pl_text *out) {
+    uint32_t n;
+    const struct pl_key_info *keys = pl_key_table(&n);
+    struct pl_text missed = {0};
+    for (uint32_t i = 0; i < n; i++) {
+        if (!im->job.given[i]) continue;
+        pl_text_addf(out, "%s: ", keys[i].key);
+        pl_job_write_key(&im->job, (enum pl_key_id)i, out);
+        pl_text_add(out, "\n");
+    }
+    pl_import_write_missed(im, &missed);
+    for (char *line = missed.data, *end; line && *line; line = end + 1) {
+        end = strchr(line, '\n');
+        pl_text_addf(out, "- %.*s\n", (int)(end - line), line);
+    }
+    pl_text_finish(&missed);
+}
+
+START_TEST(a_sample_is_the_job_that_is_expected) {
+    struct pl_import im;
+    struct pl_text want = {0}, got = {0};
+    char path[512], buf[4096];
+    const char *record = getenv("IMPORT_WANT_OUT");
+    read_sample(names[_i], &im);
+    write_want(&im, &got);
+    snprintf(path, sizeof path, "%s/%s.want", record ? record : SAMPLES, names[_i]);
+    FILE *f = fopen(path, record ? "w" : "r");
+    ck_assert_msg(f != NULL, "%s", path);
+    if (record) {
+        fputs(pl_text_str(&got), f);
+    } else {
+        for (size_t n; (n = fread(buf, 1, sizeof buf, f));)
+            pl_text_addn(&want, buf, n);
+        ck_assert_msg(strcmp(pl_text_str(&want), pl_text_str(&got)) == 0,
+                      "%s: expected\n%s\nbut it is\n%s", names[_i], pl_text_str(&want),
+                      pl_text_str(&got));
+    }
+    fclose(f);
+    pl_text_finish(&want);
+    pl_text_finish(&got);
+    pl_import_finish(&im);
+}
+END_TEST
+
+/* ---- what holds of every sample ---- */
+
+/* I3: only a model and a mode may be missing, and then the import says so. */
+static void check_reads_back(const struct pl_import *im, const char *name) {
+    struct pl_text yaml = {0}, once = {0}, twice = {0};
+    struct pl_job job;
+    struct pl_diag d = {0};
+    pl_import_write(im, &yaml);
+    pl_err err = pl_job_parse(&job, "job.yaml", yaml.data, yaml.len, NULL, 0, NULL, &d);
+    if (err == PL_ERR_CONFIG_MISSING) {
+        ck_assert_msg(strstr(yaml.data, d.message), "%s: %s", name, d.message);
+        pl_text_finish(&yaml);
+        return;
+    }
+    ck_assert_msg(err == PL_ERR_OK, "%s:%llu: %s\n%s", name, (unsigned long long)d.line, d.message,
+                  yaml.data);
+    pl_job_write(&im->job, &once);
+    pl_job_write(&job, &twice);
+    ck_assert_msg(strcmp(once.data, twice.data) == 0, "%s:\n%s\n%s", name, once.data, twice.data);
+    pl_job_finish(&job);
+    pl_text_finish(&yaml);
+    pl_text_finish(&once);
+    pl_text_finish(&twice);
+}
+
+/* I1: the line of every key at the top that is not null, or one inside it, is told. */
+static void check_tells_all(const struct pl_import *im, const char *name) {
+    const struct pl_node *nodes = im->doc.nodes;
+    for (uint32_t i = nodes[0].first; i; i = nodes[nodes[i].next].next) {
+        const struct pl_node *value = &nodes[nodes[i].next];
+        const uint32_t after = value->next;
+        const uint64_t end = after ? nodes[after].line : UINT64_MAX;
+        bool told =
+            value->kind == PL_NODE_SCALAR && (!*value->text || !strcmp(value->text, "null"));
+        for (uint32_t k = 0; k < im->n_notes; k++)
+            told |= im->notes[k].line >= nodes[i].line &&
+                    (im->notes[k].line < end || im->notes[k].line == nodes[i].line);
+        ck_assert_msg(told, "%s: nothing is said of `%s`", name, nodes[i].text);
+    }
+}
+
+START_TEST(a_sample_reads_back_and_is_told_whole) {
+    struct pl_import im;
+    read_sample(names[_i], &im);
+    check_reads_back(&im, names[_i]);
+    check_tells_all(&im, names[_i]);
+    pl_import_finish(&im);
+}
+END_TEST
+
+/* ---- single facts ---- */
+
+#define AX    "base_model: m\nmicro_batch_size: 1\nlearning_rate: 1e-4\n"
+#define TUNE  "model: {_component_: a.b.lora_x}\ncheckpointer: {checkpoint_dir: m}\n"
+#define TRL   "model_name_or_path: m\ndataset_name: d.jsonl\n"
+#define LLAMA "model_name_or_path: m\nfinetuning_type: lora\ntemplate: llama3\n"
+static const struct {
+    const char *yaml, *key, *value;
+} facts[] = {
+    {AX "max_steps: -1\n", "max_steps", "0"},
+    {AX "max_steps: 500_000\n", "max_steps", "500000"},
+    {AX "bf16: yes\n", "dtype", "bf16"},
+    {AX "bf16: no\n", "dtype", "fp32"},
+    {AX "gradient_checkpointing: on\n", "gradient_checkpointing", "full"},
+    {AX "sequence_len: 1\nsequence_len: 64\n", "max_seq_length", "64"},
+    {AX "sequence_len:\n", "max_seq_length", "512"},
+    {AX "learning_rate: \"2e-5\"\n", "learning_rate", "2e-05"},
+    {AX "lr_scheduler: cosine\ncosine_min_lr_ratio: 0.1\n", "min_lr_ratio", "0.1"},
+    {AX "adapter: lora\nload_in_4bit: true\n", "mode", "qlora"},
+    {AX "adapter: lora\nlora_target_modules: \"a.(q|v)_proj\"\n", "lora_target_modules",
+     "[\"a.(q|v)_proj\"]"},
+    {AX "warmup_steps: 7\nwarmup_ratio: 0.2\n", "warmup_steps", "7"},
+    {AX "deepspeed: zero1.json\n", "sharding", "optimizer"},
+    {AX "deepspeed: {zero_optimization: {stage: 2}}\n", "sharding", "gradients"},
+    {AX "fsdp: [full_shard, auto_wrap]\n", "sharding", "weights"},
+    {AX "output_dir: \"{a}\"\n", "output_dir", "\"{a}\""},
+    {AX "batch_size: 32\n", "global_batch_size", "32"},
+    {TRL "warmup_steps: 0.1\n", "warmup_ratio", "0.1"},
+    {TRL "report_to: [wandb, tensorboard]\n", "report_to", "[jsonl, tensorboard]"},
+    {TRL "torch_dtype: bfloat16\n", "master_weights", "false"},
+    {TRL "torch_dtype: float32\n", "master_weights", "true"},
+    {TRL "save_strategy: no\n", "save_steps", "0"},
+    {TRL "completion_only_loss: true\n", "train_on", "responses"},
+    {LLAMA "lr_scheduler_type: cosine_with_min_lr\nlearning_rate: 1e-4\n"
+           "lr_scheduler_kwargs: {min_lr: 1e-5}\n",
+     "min_lr_ratio", "0.1"},
+    {LLAMA "disable_gradient_checkpointing: true\n", "gradient_checkpointing", "none"},
+    {LLAMA "mask_history: true\n", "train_on", "last"},
+    {TUNE "output_dir: ${a}/x\na: ${b.c}\nb: {c: /y}\n", "output_dir", "/y/x"},
+    {TUNE "epochs: 1\nmax_steps_per_epoch: 9\n", "max_steps", "9"},
+    {TUNE "optimizer: {_component_: torch.optim.SGD, lr: 1}\n", "optimizer", "sgd"},
+    {TUNE "device: cpu\n", "device", "cpu"},
+};
+
+START_TEST(a_line_is_the_value_that_it_means) {
+    struct pl_import im;
+    struct pl_text text = {0};
+    parse(&im, facts[_i].yaml, PL_RECIPE_NONE);
+    ck_assert_msg(strcmp(value_of(&im.job, facts[_i].key, &text), facts[_i].value) == 0,
+                  "%s: %s is %s", facts[_i].yaml, facts[_i].key, pl_text_str(&text));
+    pl_text_finish(&text);
+    pl_import_finish(&im);
+}
+END_TEST
+
+static const struct {
+    const char *yaml, *words;
+} misses[] = {
+    {AX "rl: dpo\n", "preferences"},
+    {AX "optimizer: muon\n", "Muon"},
+    {AX "never_heard_of: 1\n", "not known here"},
+    {AX "lora_r: 99999\nadapter: lora\n", "outside 1 to 4096"},
+    {AX "sequence_len: [1]\n", "a list or a section"},
+    {AX "sequence_len: 99999999999999999999\n", "outside"},
+    {AX "neftune_noise_alpha: 5\n", "NEFTune"},
+    {AX "output_dir: ${x}/y\n", "output_dir"},
+    {TUNE "output_dir: ${a}\na: ${a}\n", "output_dir"},
+    {TUNE "epochs: 2\nmax_steps_per_epoch: 9\n", "max_steps"},
+    {LLAMA "stage: kto\n", "KTO"},
+    {LLAMA "quantization_bit: 8\n", "in 8 bits"},
+    {TRL "lr_scheduler_kwargs: {num_cycles: 2, a: 1}\n", "other than the lowest rate"},
+    {TRL "model_revision: v2\n", "--revision"},
+    {TRL "load_best_model_at_end: true\n", "best checkpoint"},
+};
+
+START_TEST(what_is_not_done_is_named) {
+    struct pl_import im;
+    struct pl_text text = {0};
+    parse(&im, misses[_i].yaml, PL_RECIPE_NONE);
+    pl_import_write_missed(&im, &text);
+    ck_assert_msg(strstr(pl_text_str(&text), misses[_i].words), "%s: %s", misses[_i].yaml,
+                  pl_text_str(&text));
+    pl_text_finish(&text);
+    check_reads_back(&im, misses[_i].yaml);
+    pl_import_finish(&im);
+}
+END_TEST
+
+START_TEST(off_and_empty_lines_are_not_missed) {
+    struct pl_import im;
+    parse(&im,
+          AX "rl:\nneftune_noise_alpha: null\nuse_dora: false\nearly_stopping_patience: 0\n"
+             "plugins: []\ndeepspeed:\nfsdp: []\nfsdp_config: {}\n",
+          PL_RECIPE_NONE);
+    ck_assert_uint_eq(pl_import_count(&im, PL_IMPORT_MISSED), 0);
+    pl_import_finish(&im);
+}
+END_TEST
+
+/* Text of the file stands in comments and values, and is never a line of its own. */
+START_TEST(text_of_the_file_stays_where_it_is_put) {
+    static const char yaml[] =
+        AX "\"x\\nmode: full\\n\": \"a\\u2028mode: qlora\\u0085seed: 1\"\n"
+           "run_name: \"b\\nseed: 2\"\noutput_dir: \"c: # d\"\n"
+           "datasets: [{path: \"e}, {path: f\", type: \"alpaca\\nseed: 3\"}]\n";
+    struct pl_import im;
+    parse(&im, yaml, PL_RECIPE_NONE);
+    ck_assert(!im.job.given[PL_KEY_seed]);
+    ck_assert_uint_eq(im.job.datasets.n, 1);
+    check_reads_back(&im, yaml);
+    pl_import_finish(&im);
+}
+END_TEST
+
+static const struct {
+    const char *yaml;
+    pl_err err;
+} refused[] = {
+    {"", PL_ERR_CONFIG_SYNTAX},
+    {"# nothing\n", PL_ERR_CONFIG_SYNTAX},
+    {"- a\n", PL_ERR_CONFIG_SYNTAX},
+    {"just words\n", PL_ERR_CONFIG_SYNTAX},
+    {"a: &x 1\nb: *x\n", PL_ERR_CONFIG_SYNTAX},
+    {"a: {b: {c: {d: {e: {f: {g: {h: {i: 1}}}}}}}}\n", PL_ERR_CONFIG_SYNTAX},
+    {"model: m\nmode: lora\n", PL_ERR_CONFIG_FOREIGN},
+    {"a: 1\n", PL_ERR_CONFIG_FOREIGN},
+    {"{\"text\": \"hello\"}", PL_ERR_CONFIG_FOREIGN},
+};
+
+START_TEST(what_is_no_configuration_is_refused) {
+    struct pl_import im;
+    struct pl_diag d = {0};
+    const char *yaml = refused[_i].yaml;
+    ck_assert_int_eq(pl_import_parse(&im, "x", yaml, strlen(yaml), PL_RECIPE_NONE, &d),
+                     refused[_i].err);
+    ck_assert(*d.message && !im.notes);
+    pl_import_finish(&im);
+}
+END_TEST
+
+/* A job of ours with keys of others gets their hints; a file of another trainer is named as one. */
+static const struct {
+    const char *yaml;
+    pl_err err;
+} jobs[] = {
+    {"model: m\nmode: lora\nbf16: true\n", PL_ERR_CONFIG_UNKNOWN_KEY},
+    {"base_model: m\nadapter: lora\nmicro_batch_size: 1\nsequence_len: 8\n", PL_ERR_OK},
+    {AX "bf16: auto\n", PL_ERR_CONFIG_FOREIGN},
+    {TUNE "dtype: bf16\n", PL_ERR_CONFIG_FOREIGN},
+    {LLAMA "stage: sft\n", PL_ERR_CONFIG_FOREIGN},
+    {TRL "use_peft: true\n", PL_ERR_CONFIG_FOREIGN},
+    {"{\"peft_type\": \"LORA\", \"r\": 8}", PL_ERR_CONFIG_FOREIGN},
+};
+
+START_TEST(a_foreign_file_is_named_where_a_job_is_read) {
+    struct pl_job job;
+    struct pl_diag d = {0};
+    const char *yaml = jobs[_i].yaml;
+    ck_assert_msg(pl_job_parse(&job, "their.yaml", yaml, strlen(yaml), NULL, 0, NULL, &d) ==
+                      jobs[_i].err,
+                  "%s: %s", yaml, d.message);
+    if (jobs[_i].err == PL_ERR_CONFIG_FOREIGN)
+        ck_assert_msg(strstr(d.hint, "plimsoll import their.yaml -o job.yaml"), "%s", d.hint);
+    if (jobs[_i].err == PL_ERR_OK) pl_job_finish(&job);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("import");
+    TCase *t = tcase_create("import");
+    list_samples();
+    tcase_add_loop_test(t, a_sample_is_the_job_that_is_expected, 0, n_names);
+    tcase_add_loop_test(t, a_sample_reads_back_and_is_told_whole, 0, n_names);
+    tcase_add_loop_test(t, a_line_is_the_value_that_it_means, 0, sizeof facts / sizeof *facts);
+    tcase_add_loop_test(t, what_is_not_done_is_named, 0, sizeof misses / sizeof *misses);
+    tcase_add_test(t, off_and_empty_lines_are_not_missed);
+    tcase_add_test(t, text_of_the_file_stays_where_it_is_put);
+    tcase_add_loop_test(t, what_is_no_configuration_is_refused, 0,
+                        sizeof refused / sizeof *refused);
+    tcase_add_loop_test(t, a_foreign_file_is_named_where_a_job_is_read, 0,
+                        sizeof jobs / sizeof *jobs);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    for (int i = 0; i < n_names; i++)
+        free(names[i]);
+    return failed != 0 || !n_names;
+}
