@@ -30,16 +30,11 @@ static PL_MAP(map_checkpoint) {
     while (from && text[from - 1] != '/')
         from--;
     snprintf(name, sizeof name, "%.*s", (int)(n - from < 200 ? n - from : 200), text + from);
-    const struct pl_known_model *known = pl_catalogue_find(name);
-    if (!known || pl_look_for(text) != PL_NOT_THERE) {
+    struct pl_known_as as;
+    if (!pl_catalogue_find(name, &as) || pl_look_for(text) != PL_NOT_THERE)
         pl_map_same(im, row, t);
-        return;
-    }
-    const char *id = known->ids[0];
-    for (size_t i = 0; i < PL_KNOWN_IDS && known->ids[i]; i++)
-        if (strstr(known->ids[i], name)) id = known->ids[i];
-    pl_import_set(im, PL_KEY_model, id ? id : known->name, t,
-                  "not there: this is the model of that name");
+    else
+        pl_import_set(im, PL_KEY_model, as.id, t, "not there: this is the model of that name");
 }
 
 static PL_MAP(map_model) {
