@@ -1,9 +1,9 @@
 #!/bin/bash
 # Trains on the CPUs of two nodes: sbatch slurm-cpu.sh job.yaml [KEY=VALUE...]
 #
-# One rank for each task, and its threads for each CPU of the task. 120 seconds before the time limit
-# the ranks save and end with status 143, and the job is queued again. So it is when Slurm loses a
-# node. Either way it continues from its last checkpoint. A save has to take less than those seconds.
+# One rank for each task, with a thread for each CPU of the task. 120 seconds before the time limit
+# the ranks save and end with status 143, and the job is queued again, as it is when Slurm loses a
+# node. It then continues from its last checkpoint. A save has to take less than those seconds.
 #SBATCH --job-name=plimsoll
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1

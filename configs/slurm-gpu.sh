@@ -3,8 +3,8 @@
 #
 # One rank for each GPU. Ranks on GPUs need no MPI: they find each other by the address of the first
 # node, a port of this job, and a secret. 120 seconds before the time limit the ranks save and end
-# with status 143, and the job is queued again. So it is when Slurm loses a node. Either way it
-# continues from its last checkpoint. A save has to take less than those seconds.
+# with status 143, and the job is queued again, as it is when Slurm loses a node. It then continues
+# from its last checkpoint. A save has to take less than those seconds.
 #SBATCH --job-name=plimsoll
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=8
