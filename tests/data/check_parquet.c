@@ -1,5 +1,6 @@
 /* check_parquet.c - Parquet files are read as the same rows in JSON Lines are, and damaged ones, or
  * a library that is not there, end in a message. */
+#include "runtime/data/parquet/leaves.h"
 #include "runtime/data/parquet/unpack_parquet.h"
 #include "tests/data/fixture.h"
 #include "tests/support/with_carquet.h"
@@ -77,6 +78,25 @@ START_TEST(the_first_row_alone_has_columns_that_are_not_read) {
     ck_assert_msg(strstr(got, "\"n\":0,\"f\":0.0,") != NULL, "%s", got);
     ck_assert_msg(strstr(first + 1, "{\"text\":\"one\",") == first + 1, "%s", first + 1);
     ck_assert_msg(strstr(first + 1, unread) != NULL, "%s", first + 1);
+    free(got);
+}
+END_TEST
+
+/* One row group of more texts than are held at a time. */
+START_TEST(a_row_group_may_be_larger_than_what_is_held) {
+    enum { ROWS_OF_LONG = 2100, LETTERS = 34000 };
+    char *got = content_of(parquet("long"), any), *at = got;
+    ck_assert_uint_gt((uint64_t)LETTERS * PL_PARQUET_BATCH, PL_PARQUET_HELD_BYTES);
+    for (int row = 0; row < ROWS_OF_LONG; row++) {
+        const char letter[] = {(char)('a' + row % 26), 0};
+        ck_assert_int_eq(strncmp(at, "{\"text\":\"", 9), 0);
+        at += 9;
+        ck_assert_msg(strspn(at, letter) == LETTERS, "row %d", row + 1);
+        at += LETTERS;
+        ck_assert_int_eq(strncmp(at, "\"}\n", 3), 0);
+        at += 3;
+    }
+    ck_assert(!*at);
     free(got);
 }
 END_TEST
@@ -246,6 +266,7 @@ int main(void) {
     suite_add_tcase(suite, t);
     t = tcase_create("files");
     tcase_add_loop_test(t, a_row_is_what_pyarrow_reads, 0, ROWS(all_files));
+    tcase_add_test(t, a_row_group_may_be_larger_than_what_is_held);
     tcase_add_test(t, the_first_row_alone_has_columns_that_are_not_read);
     tcase_add_loop_test(t, samples_are_those_of_the_lines, 0, ROWS(samples));
     tcase_add_test(t, columns_may_have_other_names);

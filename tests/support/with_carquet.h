@@ -1,4 +1,5 @@
-/* with_carquet.h - tests that decode Parquet files are skipped where the library for it is not there. */
+/* with_carquet.h - tests that decode Parquet files are skipped where the library for it is not
+ * there. */
 #ifndef PL_TESTS_SUPPORT_WITH_CARQUET_H
 #define PL_TESTS_SUPPORT_WITH_CARQUET_H
 

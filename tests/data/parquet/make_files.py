@@ -79,6 +79,9 @@ FILES = {
     "preference": ([{"prompt": "p", "chosen": "c", "rejected": "r"}],
                    [("prompt", pa.string()), ("chosen", pa.string()), ("rejected", pa.string())],
                    {}),
+    "long": ([{"text": chr(ord("a") + i % 26) * 34000} for i in range(2100)],
+             [("text", pa.string())],
+             {"compression": "zstd", "compression_level": 19, "use_dictionary": False}),
     "no_rows": ([], [("text", pa.string())], {}),
 }
 
@@ -88,6 +91,8 @@ def main():
     for name, (rows, fields, options) in FILES.items():
         table = pa.Table.from_pylist(rows, schema=pa.schema(fields))
         pq.write_table(table, os.path.join(at, name + ".parquet"), **options)
+        if name == "long":
+            continue  # 70 MB, which the test knows
         with open(os.path.join(at, name + ".jsonl"), "w", encoding="utf-8") as out:
             for row in lines(table):
                 out.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n")
