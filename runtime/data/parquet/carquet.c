@@ -8,7 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FLAGS     (RTLD_NOW | RTLD_LOCAL)
+/* The OpenMP library that comes with it is not made to be unloaded: dlclose() only gives the
+ * reference back. */
+#define FLAGS     (RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)
 #define VERSION   "0.7"
 #define INSTALLED "/../lib/python3*/*-packages/carquet/libcarquet.so"
 
