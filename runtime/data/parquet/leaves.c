@@ -10,7 +10,7 @@ pl_err pl_parquet_damaged(const struct pl_parquet_leaves *l, uint32_t i, const c
     const bool named = i < l->n;
     pl_diag_at(d, PL_ERR_DATA_SYNTAX, l->path, l->row, 0,
                "the Parquet file cannot be read: %s%s%s%s", named ? "column `" : "",
-               named ? l->leaf[i].node->name : "", named ? "`: " : "", what);
+               named ? l->leaf[i].name : "", named ? "`: " : "", what);
     pl_diag_hint(d, "download or write the file again; pyarrow.parquet.read_table says what it "
                     "finds in it");
     return PL_ERR_DATA_SYNTAX;
@@ -22,8 +22,12 @@ pl_err pl_parquet_leaves_create(struct pl_parquet_leaves *l, const struct pl_car
     *l = (struct pl_parquet_leaves){.c = c, .reader = reader, .path = path, .row = 1};
     l->leaf = pl_calloc((size_t)t->leaves + 1, sizeof *l->leaf);
     if (!l->leaf) return pl_host_oom(d, "the columns of a Parquet file");
-    for (uint32_t i = 0; i < t->n; i++)
-        if (t->nodes[i].shape == PL_PARQUET_LEAF) l->leaf[l->n++].node = &t->nodes[i];
+    for (uint32_t i = 1, column = 1; i < t->n; i++) {
+        if (i == t->nodes[column].end) column = i;
+        if (t->nodes[i].shape != PL_PARQUET_LEAF) continue;
+        l->leaf[l->n].name = t->nodes[column].name;
+        l->leaf[l->n++].node = &t->nodes[i];
+    }
     return PL_ERR_OK;
 }
 

@@ -17,6 +17,7 @@
 
 struct pl_parquet_leaf {
     const struct pl_parquet_node *node;
+    const char *name;                 /* of the column of the row that it belongs to */
     struct pl_carquet_column *column; /* NULL: closed */
     char *values;                     /* owned: the values that are present, one after the other */
     int16_t definitions[PL_PARQUET_BATCH], repetitions[PL_PARQUET_BATCH];
