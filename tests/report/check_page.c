@@ -24,6 +24,7 @@ static void set_up(void) {
 
 static void tear_down(void) {
     json_decref(data);
+    data = NULL;
     pl_text_finish(&html);
     pl_page_finish(&page);
     scratch_remove(dir);
