@@ -22,6 +22,8 @@
 
 struct sequence {
     struct pl_generated_sequence *out;
+    int32_t *held; /* [context], owned: the tokens in the cache between two answers */
+    uint64_t n_held;
     uint64_t most;        /* ids it may hold */
     uint64_t cached;      /* number of its tokens that are in the cache */
     uint64_t rope_length; /* the length by whose frequencies its positions in the cache are
@@ -29,7 +31,7 @@ struct sequence {
     bool ended;
 };
 
-struct generator {
+struct pl_generator {
     struct pl_session session;
     const struct pl_generate_options *opt;
     struct sequence *sequences;
@@ -48,8 +50,9 @@ const char *pl_generate_end_name(enum pl_generate_end end) {
 
 /* ---- what the caller gets ---- */
 
-static pl_err check_prompt(const struct pl_prompt *p, uint64_t vocab, uint64_t context,
-                           uint64_t most, struct pl_diag *d) {
+pl_err pl_generate_check_prompt(const struct pl_preflight *pf, const struct pl_prompt *p,
+                                uint64_t most, struct pl_diag *d) {
+    const uint64_t vocab = pf->model.vocab, context = pf->job->max_seq_length;
     if (p->n == 0 || p->n > context || most > context - p->n)
         return pl_diag_set(
             d, PL_ERR_USAGE, "a prompt of %llu tokens and %llu more do not fit %llu positions",
@@ -65,13 +68,13 @@ static pl_err check_prompt(const struct pl_prompt *p, uint64_t vocab, uint64_t c
 static pl_err copy_prompts(const struct pl_preflight *pf, const struct pl_generate_options *opt,
                            const struct pl_prompt *prompts, uint32_t n, struct pl_generated *out,
                            struct pl_diag *d) {
-    const uint64_t context = pf->job->max_seq_length, most = opt->max_new_tokens;
+    const uint64_t most = opt->max_new_tokens;
     out->sequences = pl_calloc(n, sizeof *out->sequences);
     if (!out->sequences) return pl_host_oom(d, "the prompts");
     out->n = n;
     for (uint32_t i = 0; i < n; i++) {
         struct pl_generated_sequence *s = &out->sequences[i];
-        PL_TRY(check_prompt(&prompts[i], pf->model.vocab, context, most, d));
+        PL_TRY(pl_generate_check_prompt(pf, &prompts[i], most, d));
         s->ids = pl_malloc((size_t)(prompts[i].n + most) * sizeof *s->ids);
         if (!s->ids) return pl_host_oom(d, "the answers");
         memcpy(s->ids, prompts[i].ids, (size_t)prompts[i].n * sizeof *s->ids);
@@ -92,13 +95,13 @@ void pl_generated_finish(struct pl_generated *g) {
 /* Sequences beyond the length that a model was trained on can have other frequencies, for all of
  * their positions: such a sequence is computed again from its start, under longrope once, under
  * dynamic for every token. */
-static void refresh(struct generator *g, struct sequence *s) {
+static void refresh(struct pl_generator *g, struct sequence *s) {
     const uint64_t length = pl_rope_length(&g->session.pf->model.rope[0], s->out->n);
     if (length != s->rope_length) s->cached = 0;
     s->rope_length = length;
 }
 
-static void add_piece(struct generator *g, uint32_t index, uint64_t room) {
+static void add_piece(struct pl_generator *g, uint32_t index, uint64_t room) {
     struct pl_micro_batch *mb = &g->session.micro;
     struct sequence *s = &g->sequences[index];
     const uint64_t take = pl_u64_min(s->out->n - s->cached, room);
@@ -114,7 +117,7 @@ static void add_piece(struct generator *g, uint32_t index, uint64_t room) {
 
 /* Fills the run's inputs; false when every sequence has ended. All sequences of a run use one table
  * of frequencies. */
-static bool fill_run(struct generator *g) {
+static bool fill_run(struct pl_generator *g) {
     struct pl_micro_batch *mb = &g->session.micro;
     const uint64_t capacity = pl_session_rung(&g->session)->planned.program->tokens;
     const struct sequence *leader = NULL;
@@ -132,7 +135,7 @@ static bool fill_run(struct generator *g) {
     return leader != NULL;
 }
 
-static pl_err compute(struct generator *g, struct pl_diag *d) {
+static pl_err compute(struct pl_generator *g, struct pl_diag *d) {
     struct pl_session *s = &g->session;
     struct pl_rung *rung = pl_session_rung(s);
     const struct pl_micro_batch *mb = &s->micro;
@@ -157,7 +160,7 @@ static pl_err compute(struct generator *g, struct pl_diag *d) {
 
 /* ---- tokens ---- */
 
-static bool ends_answer(const struct generator *g, int32_t id) {
+static bool ends_answer(const struct pl_generator *g, int32_t id) {
     const struct pl_model *m = &g->session.pf->model;
     if (g->opt->ignore_eos) return false;
     for (uint32_t i = 0; i < m->n_eos; i++)
@@ -167,7 +170,7 @@ static bool ends_answer(const struct generator *g, int32_t id) {
 
 /* A choice among such logits would look like an answer. One that is -Infinity is a token that the
  * model excludes. */
-static pl_err check_logits(const struct generator *g, const float *row, struct pl_diag *d) {
+static pl_err check_logits(const struct pl_generator *g, const float *row, struct pl_diag *d) {
     const struct pl_preflight *pf = g->session.pf;
     bool wrong = false, any = false;
     for (uint64_t i = 0; i < pf->model.vocab; i++) {
@@ -184,7 +187,7 @@ static pl_err check_logits(const struct generator *g, const float *row, struct p
     return PL_ERR_NOT_FINITE;
 }
 
-static void add_token(struct generator *g, uint32_t index, float *row) {
+static void add_token(struct pl_generator *g, uint32_t index, float *row) {
     struct sequence *s = &g->sequences[index];
     struct pl_generated_sequence *out = s->out;
     const struct pl_sampler_position at = {index, out->n, out->ids, out->n};
@@ -200,7 +203,7 @@ static void add_token(struct generator *g, uint32_t index, float *row) {
     if (g->opt->token) g->opt->token(g->opt->ctx, index, id);
 }
 
-static pl_err add_tokens(struct generator *g, struct pl_diag *d) {
+static pl_err add_tokens(struct pl_generator *g, struct pl_diag *d) {
     for (uint64_t t = 0; t < g->session.micro.n_targets; t++) {
         float *row = g->logits + t * g->session.pf->model.vocab;
         PL_TRY(check_logits(g, row, d));
@@ -209,21 +212,21 @@ static pl_err add_tokens(struct generator *g, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
-static bool is_stopped(struct generator *g) {
+static bool is_stopped(struct pl_generator *g) {
     if (!g->opt->stop || !*g->opt->stop) return false;
     for (uint32_t i = 0; i < g->n; i++)
         if (!g->sequences[i].ended) g->sequences[i].out->end = PL_END_SIGNAL;
     return true;
 }
 
-static void count(struct generator *g, double seconds) {
+static void count(struct pl_generator *g, double seconds) {
     const struct pl_micro_batch *mb = &g->session.micro;
     bool single = mb->n_tokens == mb->n_targets;
     *(single ? &g->out->new_tokens : &g->out->prompt_tokens) += mb->n_tokens;
     *(single ? &g->out->new_seconds : &g->out->prompt_seconds) += seconds;
 }
 
-static pl_err run_to_the_end(struct generator *g, struct pl_diag *d) {
+static pl_err run_to_the_end(struct pl_generator *g, struct pl_diag *d) {
     double before = pl_session_clock();
     while (fill_run(g)) {
         if (is_stopped(g)) return pl_diag_set(d, PL_ERR_INTERRUPTED, "stopped by a signal");
@@ -234,6 +237,55 @@ static pl_err run_to_the_end(struct generator *g, struct pl_diag *d) {
         before = now;
     }
     return PL_ERR_OK;
+}
+
+/* ---- one answer ---- */
+
+/* N1, also when a signal ended it. */
+static pl_err close_books(struct pl_generator *g, struct pl_diag *d) {
+    struct pl_books books = {0};
+    pl_err err = pl_session_check_books(&g->session, &books, d);
+    g->out->planned_bytes = books.planned_bytes;
+    g->out->allocated_bytes = books.allocated_bytes;
+    g->out->measured_bytes = books.measured_bytes;
+    return err;
+}
+
+/* The last token of a prompt is computed in any case: its logits choose the next one. */
+static void begin_sequence(struct pl_generator *g, uint32_t index) {
+    struct sequence *s = &g->sequences[index];
+    uint64_t same = 0;
+    s->out = &g->out->sequences[index];
+    while (same < s->n_held && same + 1 < s->out->prompt && s->held[same] == s->out->ids[same])
+        same++;
+    s->cached = same;
+    s->most = s->out->prompt + g->opt->max_new_tokens;
+    s->ended = g->opt->max_new_tokens == 0;
+}
+
+/* Only what was computed counts: the token that was chosen last was not. */
+static void end_sequence(struct sequence *s) {
+    s->n_held = s->cached;
+    memcpy(s->held, s->out->ids, (size_t)s->cached * sizeof *s->held);
+    s->out = NULL;
+}
+
+pl_err pl_generator_answer(struct pl_generator *g, const struct pl_prompt *prompts,
+                           struct pl_generated *out, struct pl_diag *d) {
+    *out = (struct pl_generated){0};
+    PL_TRY(copy_prompts(g->session.pf, g->opt, prompts, g->n, out, d));
+    g->out = out;
+    for (uint32_t i = 0; i < g->n; i++)
+        begin_sequence(g, i);
+    pl_err err = run_to_the_end(g, d), books;
+    if (err == PL_ERR_OK || err == PL_ERR_INTERRUPTED) {
+        books = close_books(g, d);
+        if (books != PL_ERR_OK) err = books;
+    }
+    for (uint32_t i = 0; i < g->n; i++)
+        end_sequence(&g->sequences[i]);
+    g->out = NULL;
+    return err;
 }
 
 /* ---- from the start to the end ---- */
@@ -249,64 +301,66 @@ static pl_err reserve(struct pl_session *s, struct pl_diag *d) {
     return pl_oom_refuse(&oom, 1, &s->facts, d);
 }
 
-static pl_err open_generator(struct generator *g, struct pl_preflight *pf, struct pl_diag *d) {
-    const struct pl_model *m = &pf->model;
+static pl_err make_sequences(struct pl_generator *g, struct pl_diag *d) {
+    const struct pl_preflight *pf = g->session.pf;
+    g->sequences = pl_calloc(g->n, sizeof *g->sequences);
+    g->wanted = pl_calloc(g->n, sizeof *g->wanted);
+    g->logits = pl_malloc((size_t)(g->n * pf->model.vocab) * sizeof *g->logits);
+    if (!g->sequences || !g->wanted || !g->logits) return pl_host_oom(d, "the logits");
+    for (uint32_t i = 0; i < g->n; i++) {
+        g->sequences[i].held = pl_calloc(pf->job->max_seq_length, sizeof *g->sequences[i].held);
+        if (!g->sequences[i].held) return pl_host_oom(d, "the tokens in the cache");
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err open_generator(struct pl_generator *g, struct pl_preflight *pf, struct pl_diag *d) {
     PL_TRY(pl_session_open(&g->session, pf, g->opt->messages, g->opt->colour, d));
     PL_TRY(pl_session_reserve_job(&g->session, d));
     const struct pl_program *p = pl_session_rung(&g->session)->planned.program;
     g->logits_tensor = pl_program_find(p, PL_ROLE_LOGITS, 0, PL_NONE);
-    g->sequences = pl_calloc(g->n, sizeof *g->sequences);
-    g->wanted = pl_calloc(g->n, sizeof *g->wanted);
-    g->logits = pl_malloc((size_t)(g->n * m->vocab) * sizeof *g->logits);
-    if (!g->sequences || !g->wanted || !g->logits) return pl_host_oom(d, "the logits");
-    for (uint32_t i = 0; i < g->n; i++)
-        g->sequences[i] =
-            (struct sequence){.out = &g->out->sequences[i],
-                              .most = g->out->sequences[i].prompt + g->opt->max_new_tokens,
-                              .ended = g->opt->max_new_tokens == 0};
-    PL_TRY(pl_sampler_init(&g->sampler, &g->opt->sampling, m->vocab, d));
+    PL_TRY(make_sequences(g, d));
+    PL_TRY(pl_sampler_init(&g->sampler, &g->opt->sampling, pf->model.vocab, d));
     PL_TRY(reserve(&g->session, d));
     return pl_session_load(&g->session, d);
 }
 
-/* N1, also when a signal ended it. */
-static pl_err close_books(struct generator *g, struct pl_diag *d) {
-    struct pl_books books = {0};
-    pl_err err = pl_session_check_books(&g->session, &books, d);
-    g->out->planned_bytes = books.planned_bytes;
-    g->out->allocated_bytes = books.allocated_bytes;
-    g->out->measured_bytes = books.measured_bytes;
-    return err;
-}
-
-static void close_generator(struct generator *g) {
+void pl_generator_close(struct pl_generator **generator) {
+    struct pl_generator *g = *generator;
+    *generator = NULL;
+    if (!g) return;
     pl_sampler_finish(&g->sampler);
     pl_session_close(&g->session);
+    for (uint32_t i = 0; g->sequences && i < g->n; i++)
+        free(g->sequences[i].held);
     free(g->sequences);
     free(g->wanted);
     free(g->logits);
     free(g);
 }
 
+pl_err pl_generator_open(struct pl_preflight *pf, const struct pl_generate_options *opt, uint32_t n,
+                         struct pl_generator **out, struct pl_diag *d) {
+    struct pl_generator *g = *out = pl_calloc(1, sizeof *g);
+    if (!g) return pl_host_oom(d, "generating");
+    g->opt = opt;
+    g->n = n;
+    pl_err err = open_generator(g, pf, d);
+    if (err == PL_ERR_GPU_OOM) pl_session_explain_oom(&g->session);
+    if (err != PL_ERR_OK) pl_generator_close(out);
+    return err;
+}
+
+/* Prompts are judged before anything is loaded. */
 pl_err pl_generate(struct pl_preflight *pf, const struct pl_generate_options *opt,
                    const struct pl_prompt *prompts, uint32_t n, struct pl_generated *out,
                    struct pl_diag *d) {
+    struct pl_generator *g;
     *out = (struct pl_generated){0};
-    PL_TRY(copy_prompts(pf, opt, prompts, n, out, d));
-    struct generator *g = pl_calloc(1, sizeof *g);
-    if (!g) return pl_host_oom(d, "generating");
-    g->opt = opt;
-    g->out = out;
-    g->n = n;
-    pl_err err = open_generator(g, pf, d), books;
-    if (err == PL_ERR_OK) {
-        err = run_to_the_end(g, d);
-        if (err == PL_ERR_OK || err == PL_ERR_INTERRUPTED) {
-            books = close_books(g, d);
-            if (books != PL_ERR_OK) err = books;
-        }
-    }
-    if (err == PL_ERR_GPU_OOM) pl_session_explain_oom(&g->session);
-    close_generator(g);
+    for (uint32_t i = 0; i < n; i++)
+        PL_TRY(pl_generate_check_prompt(pf, &prompts[i], opt->max_new_tokens, d));
+    PL_TRY(pl_generator_open(pf, opt, n, &g, d));
+    pl_err err = pl_generator_answer(g, prompts, out, d);
+    pl_generator_close(&g);
     return err;
 }

@@ -9,6 +9,8 @@
  *       order of sums may depend on how many rows they have
  *   N4  a sequence ends with an end token of the model, with the last token asked for, or with the
  *       signal; what was generated until then is valid
+ *   N5  a generator that answers again computes only what follows the longest common start of the
+ *       new prompt and of what its cache holds
  * Use: pl_preflight_init_generate(&pf, &job, &d); pl_generate(&pf, &opt, prompts, n, &out, &d);
  *      ... pl_generated_finish(&out); pl_preflight_finish(&pf); */
 #ifndef PL_RUNTIME_GENERATE_GENERATE_H
@@ -26,7 +28,7 @@ struct pl_prompt {
 };
 
 struct pl_generate_options {
-    FILE *messages; /* never NULL */
+    FILE *messages;          /* never NULL */
     bool quiet, colour;      /* about `messages` */
     uint64_t max_new_tokens; /* limit of each sequence; with its prompt at most
                                 job->max_seq_length */
@@ -59,8 +61,21 @@ struct pl_generated {
     double prompt_seconds, new_seconds;
 };
 
-/* n = job->batch_size. PL_ERR_INTERRUPTED after a signal, with *out valid. *out must be finished in
- * every case. */
+/* PL_ERR_USAGE: the prompt has an id that the model does not know, or with so many more it does not
+ * fit job->max_seq_length. */
+pl_err pl_generate_check_prompt(const struct pl_preflight *pf, const struct pl_prompt *prompt,
+                                uint64_t more, struct pl_diag *d);
+struct pl_generator; /* a model that is loaded, with the cache of its sequences */
+/* n = job->batch_size sequences. opt is borrowed, and may change between two answers but for
+ * `sampling`. *out is NULL after a failure. */
+pl_err pl_generator_open(struct pl_preflight *pf, const struct pl_generate_options *opt, uint32_t n,
+                         struct pl_generator **out, struct pl_diag *d);
+/* Continues one prompt a sequence. PL_ERR_INTERRUPTED after a signal, with *out valid. *out must be
+ * finished in every case. */
+pl_err pl_generator_answer(struct pl_generator *g, const struct pl_prompt *prompts,
+                           struct pl_generated *out, struct pl_diag *d);
+void pl_generator_close(struct pl_generator **g); /* NULL-safe; sets *g to NULL */
+/* Opens, answers once and closes. */
 pl_err pl_generate(struct pl_preflight *pf, const struct pl_generate_options *opt,
                    const struct pl_prompt *prompts, uint32_t n, struct pl_generated *out,
                    struct pl_diag *d);

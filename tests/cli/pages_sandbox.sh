@@ -29,6 +29,8 @@ while [ $i -lt 32 ]; do
 done >data/chats.jsonl
 cp data/chats.jsonl chats.jsonl
 echo '{"text": "To be, or not to be."}' >rows.jsonl
+echo "To be" >prompt.txt
+printf 'What is 1?\nWhat is 2?\n' >questions.txt
 
 cat >their.yaml <<'END'
 base_model: meta-llama/Llama-3.2-1B-Instruct

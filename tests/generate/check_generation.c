@@ -145,6 +145,50 @@ static void answer_finish(struct answer *a) {
         free(a->logits[i]);
 }
 
+/* ---- a generator that answers again ---- */
+
+START_TEST(a_second_answer_computes_only_what_is_new) {
+    static int32_t ids[MOST];
+    struct pl_job job;
+    struct pl_preflight pf;
+    struct pl_diag d = {0};
+    struct pl_generator *g;
+    struct pl_generated first, second, fresh;
+    const struct pl_generate_options opt = {.messages = stderr,
+                                            .quiet = true,
+                                            .max_new_tokens = 5,
+                                            .ignore_eos = true,
+                                            .sampling = greedy};
+    const struct pl_prompt prompt = {ids, 12};
+    write_model(models[_i].config, "60");
+    make_ids(ids, 12, 7);
+    begin_job(&job);
+    job.batch_size = 1;
+    job.max_seq_length = 40;
+    ck_assert_msg(pl_preflight_init_generate(&pf, &job, &d) == PL_ERR_OK, "%s", d.message);
+    ck_assert_int_eq(pl_generator_open(&pf, &opt, 1, &g, &d), PL_ERR_OK);
+    ck_assert_int_eq(pl_generator_answer(g, &prompt, &first, &d), PL_ERR_OK);
+    ck_assert_uint_eq(first.prompt_tokens, 12);
+    /* the answer, of which the last token was not computed, and three tokens more */
+    memcpy(ids, first.sequences[0].ids, 17 * sizeof *ids);
+    make_ids(ids + 17, 3, 9);
+    const struct pl_prompt longer = {ids, 20};
+    ck_assert_int_eq(pl_generator_answer(g, &longer, &second, &d), PL_ERR_OK);
+    ck_assert_uint_eq(second.planned_bytes, second.allocated_bytes);
+    pl_generator_close(&g);
+    ck_assert_int_eq(pl_generate(&pf, &opt, &longer, 1, &fresh, &d), PL_ERR_OK);
+    ck_assert(_i > 0 || fresh.prompt_tokens == 20);
+    if (fresh.prompt_tokens == 20) /* else positions turn by the length of the sequence */
+        ck_assert_uint_eq(second.prompt_tokens, 20 - 16);
+    ck_assert_mem_eq(second.sequences[0].ids, fresh.sequences[0].ids, 25 * sizeof *ids);
+    pl_generated_finish(&first);
+    pl_generated_finish(&second);
+    pl_generated_finish(&fresh);
+    pl_preflight_finish(&pf);
+    pl_job_finish(&job);
+}
+END_TEST
+
 /* ---- the reference: evaluation, as training runs it ---- */
 
 static uint32_t find_logits(const struct pl_program *p) {
@@ -457,6 +501,7 @@ int main(void) {
     tcase_add_loop_test(tc, a_prompt_in_pieces_is_a_prompt_at_once, 0, 3);
     tcase_add_test(tc, short_prompts_beside_each_other_give_the_bits_of_each_alone);
     tcase_add_test(tc, long_prompts_beside_each_other_give_the_tokens_of_each_alone);
+    tcase_add_loop_test(tc, a_second_answer_computes_only_what_is_new, 0, N_MODELS);
     tcase_add_test(tc, a_longer_cache_changes_no_bit);
     tcase_add_test(tc, an_end_token_ends_a_sequence_and_is_its_last);
     tcase_add_test(tc, the_end_of_a_turn_ends_an_answer_unless_ends_are_ignored);

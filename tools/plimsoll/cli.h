@@ -97,6 +97,7 @@
     X(SHARD_SIZE, "shard_size", 0, "SIZE", "", "", "largest weight file; 5GB unless given")        \
     X(PROMPT, "prompt", 0, "TEXT", "", "", "what to continue")                                     \
     X(CHAT, "chat", 0, "", "", "", "the prompt is the first message of a conversation")            \
+    X(LINES, "lines", 0, "", "", "", "each line of standard input is a prompt of its own")         \
     X(PROMPT_IDS, "prompt_ids", 0, "N,N,...", "", "", "the prompt as token ids")                   \
     X(MAX_NEW_TOKENS, "max_new_tokens", 0, "N", "", "", "most tokens to generate; default 128")    \
     X(GREEDY, "greedy", 0, "", "", "", "the likeliest token each time; the default")               \
@@ -257,6 +258,8 @@ pl_err pl_cli_write_file(const char *path, const struct pl_text *text, struct pl
  * first SIGINT or SIGTERM ends the process with 128 + number. SIGXFSZ is ignored. One process, one
  * flag. */
 volatile sig_atomic_t *pl_cli_catch_signals(void);
+/* Forgets the signal that was taken: a command that is not ended by it waits for the next one. */
+void pl_cli_forget_signal(void);
 /* Lets work outlive its reader: writing to a pipe that is not read becomes a failed
  * write. */
 void pl_cli_outlive_readers(void);

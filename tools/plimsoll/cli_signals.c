@@ -49,6 +49,11 @@ volatile sig_atomic_t *pl_cli_catch_signals(void) {
     return &stop_signal;
 }
 
+void pl_cli_forget_signal(void) {
+    stop_signal = 0;
+    atomic_store(&insisted_ns, 0);
+}
+
 void pl_cli_outlive_readers(void) {
     const struct sigaction ignore = {.sa_handler = SIG_IGN};
     sigaction(SIGPIPE, &ignore, NULL);

@@ -4,6 +4,7 @@
 #include "estimator/base/json_tree.h"
 #include "estimator/base/units.h"
 #include "tools/plimsoll/generate_args.h"
+#include "tools/plimsoll/generate_chat.h"
 
 static double rate(uint64_t tokens, double seconds) {
     return seconds > 0 ? (double)tokens / seconds : 0;
@@ -68,35 +69,52 @@ static void print_token(void *ctx, uint32_t sequence, int32_t id) {
     s->begun = true;
 }
 
-static int run(const struct pl_cli *cli, struct pl_generate_question *q, struct pl_preflight *pf) {
-    struct pl_diag d = {0};
+/* ---- one prompt after another ---- */
+
+static pl_err answer_one(const struct pl_cli *cli, struct pl_generator *generator,
+                         const struct pl_question_prompt *prompt, struct stream *stream,
+                         struct pl_diag *d) {
     struct pl_generated g;
-    struct stream stream = {.text = &q->text};
-    bool quiet = pl_cli_has(cli, PL_FLAG_QUIET), json = pl_cli_has(cli, PL_FLAG_JSON);
-    const struct pl_prompt prompt = {q->ids, q->n};
-    const struct pl_generate_options opt = {.messages = stderr,
-                                            .quiet = quiet,
-                                            .colour = pl_cli_colour(cli, stderr),
-                                            .max_new_tokens = q->max_new_tokens,
-                                            .ignore_eos = q->ignore_eos,
-                                            .turn_end =
-                                                q->text.ends_turns ? &q->text.turn_end : NULL,
-                                            .sampling = q->sampling,
-                                            .stop = pl_cli_catch_signals(),
-                                            .token = json ? NULL : print_token,
-                                            .ctx = &stream};
-    pl_err err = pl_generate(pf, &opt, &prompt, 1, &g, &d);
-    if (stream.begun) {
-        if (q->text.tokenizer) pl_generate_text_flush(&q->text, stdout);
+    const struct pl_prompt given = {prompt->ids, prompt->n};
+    stream->begun = false;
+    pl_generate_text_begin(stream->text);
+    pl_err err = pl_generator_answer(generator, &given, &g, d);
+    if (stream->begun) {
+        if (stream->text->tokenizer) pl_generate_text_flush(stream->text, stdout);
         putchar('\n');
     }
-    int status = 0;
-    if (err == PL_ERR_OK && json) err = print_answer(&q->text, &g, &d);
-    if (err == PL_ERR_OK && !quiet) print_summary(&g, stderr);
-    if (err != PL_ERR_OK) status = pl_cli_fail(cli, &d);
-    if (err == PL_ERR_INTERRUPTED) status = 128 + (int)*opt.stop;
+    if (err == PL_ERR_OK && pl_cli_has(cli, PL_FLAG_JSON)) err = print_answer(stream->text, &g, d);
+    if (err == PL_ERR_OK && !pl_cli_has(cli, PL_FLAG_QUIET)) print_summary(&g, stderr);
     pl_generated_finish(&g);
-    return status;
+    return err;
+}
+
+static int run(const struct pl_cli *cli, struct pl_generate_question *q, struct pl_preflight *pf) {
+    struct pl_diag d = {0};
+    struct pl_generator *generator = NULL;
+    struct stream stream = {.text = &q->text};
+    const struct pl_generate_options opt = {
+        .messages = stderr,
+        .quiet = pl_cli_has(cli, PL_FLAG_QUIET),
+        .colour = pl_cli_colour(cli, stderr),
+        .max_new_tokens = q->max_new_tokens,
+        .ignore_eos = q->ignore_eos,
+        .turn_end = q->text.ends_turns ? &q->text.turn_end : NULL,
+        .sampling = q->sampling,
+        .stop = pl_cli_catch_signals(),
+        .token = pl_cli_has(cli, PL_FLAG_JSON) ? NULL : print_token,
+        .ctx = &stream};
+    pl_err err = PL_ERR_OK;
+    for (uint64_t i = 0; i < q->n_prompts && err == PL_ERR_OK; i++) {
+        const struct pl_prompt prompt = {q->prompts[i].ids, q->prompts[i].n};
+        err = pl_generate_check_prompt(pf, &prompt, opt.max_new_tokens, &d);
+    }
+    if (err == PL_ERR_OK) err = pl_generator_open(pf, &opt, 1, &generator, &d);
+    for (uint64_t i = 0; i < q->n_prompts && err == PL_ERR_OK; i++)
+        err = answer_one(cli, generator, &q->prompts[i], &stream, &d);
+    pl_generator_close(&generator);
+    int status = err == PL_ERR_OK ? 0 : pl_cli_fail(cli, &d);
+    return err == PL_ERR_INTERRUPTED ? 128 + (int)*opt.stop : status;
 }
 
 int pl_cmd_generate(const struct pl_cli *cli) {
@@ -112,7 +130,10 @@ int pl_cmd_generate(const struct pl_cli *cli) {
     pl_cli_print_notes(cli, &pf.notes);
     if (err != PL_ERR_OK && pf.estimate.planned.plan)
         (void)pl_cli_print_estimate(cli, &pf.estimate, stderr, &d); /* in addition to the refusal */
-    status = err == PL_ERR_OK ? run(cli, &q, &pf) : pl_cli_fail(cli, &d);
+    if (err != PL_ERR_OK)
+        status = pl_cli_fail(cli, &d);
+    else
+        status = q.converses ? pl_generate_converse(cli, &q, &pf) : run(cli, &q, &pf);
     pl_preflight_finish(&pf);
     pl_generate_question_finish(&q);
     return status;

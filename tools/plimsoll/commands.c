@@ -155,25 +155,29 @@ static const struct pl_command commands[] = {
     {
         .name = "generate",
         .summary = "continue a prompt with a model, and an adapter where there is one",
-        .synopsis = "--model DIR [--adapter DIR] --prompt TEXT [--chat [--chat-template NAME]] | "
-                    "--prompt-ids N,N,... [--max-new-tokens N]",
+        .synopsis = "--model DIR [--adapter DIR] [--chat [--chat-template NAME]] [--prompt TEXT | "
+                    "--prompt-ids N,N,... | <TEXT | --lines <TEXT] [--max-new-tokens N]",
         .examples = "plimsoll generate --model output/demo --prompt \"Once upon a time\"\n"
                     "plimsoll generate --model path/to/model --adapter output/lora --chat \\\n"
                     "    --prompt \"Who are you?\" --temperature 0.8 --top-p 0.95 --seed 7\n"
-                    "plimsoll generate --model path/to/model --prompt-ids 1,15043 --json\n",
+                    "plimsoll generate --model path/to/model --prompt-ids 1,15043 --json\n"
+                    "plimsoll generate --model path/to/model --chat --lines <questions.txt\n",
         .text =
             "Weights, the KV cache of prompt and answer, and everything else on the device are\n"
             "planned, and refused with exit 3 where they do not fit, before a device is opened.\n"
             "Text is encoded by the tokenizer of --tokenizer, or of the model's directory, and\n"
             "the answer is printed as it is generated. --max-seq-length makes the cache longer\n"
-            "than prompt and answer need. Of the keys of a job only those that say what to load\n"
-            "and where to run have a meaning here: model, model_config, init, adapter_path,\n"
-            "tokenizer, chat_template, dtype, base_dtype, quant_type, double_quant,\n"
-            "quantize_head, quantize_embedding, unpack_buffer, max_seq_length, seed, device,\n"
-            "threads, vram_budget, vram_margin, preflight, debug_inject.\n",
+            "than prompt and answer need. Without a prompt it is read from standard input, as a\n"
+            "whole or with --lines one a line; --chat on a terminal keeps a conversation there,\n"
+            "in which /reset begins anew and /exit ends. Of the keys of a job only those that\n"
+            "say what to load and where to run have a meaning here: model, model_config, init,\n"
+            "adapter_path, tokenizer, chat_template, dtype, base_dtype, quant_type,\n"
+            "double_quant, quantize_head, quantize_embedding, unpack_buffer, max_seq_length,\n"
+            "seed, device, threads, vram_budget, vram_margin, preflight, debug_inject.\n",
         .run = pl_cmd_generate,
-        .flags = PL_FLAG_BIT(PROMPT) | PL_FLAG_BIT(CHAT) | PL_FLAG_BIT(ADAPTER) |
-                 PL_FLAG_BIT(PROMPT_IDS) | PL_FLAG_BIT(MAX_NEW_TOKENS) | PL_FLAG_BIT(GREEDY) |
+        .flags = PL_FLAG_BIT(PROMPT) | PL_FLAG_BIT(CHAT) | PL_FLAG_BIT(LINES) |
+                 PL_FLAG_BIT(ADAPTER) | PL_FLAG_BIT(PROMPT_IDS) | PL_FLAG_BIT(MAX_NEW_TOKENS) |
+                 PL_FLAG_BIT(GREEDY) |
                  PL_FLAG_BIT(TEMPERATURE) | PL_FLAG_BIT(TOP_K) | PL_FLAG_BIT(TOP_P) |
                  PL_FLAG_BIT(MIN_P) | PL_FLAG_BIT(REPETITION_PENALTY) | PL_FLAG_BIT(IGNORE_EOS) |
                  PL_FLAG_BIT(VRAM) | PL_FLAG_BIT(VRAM_GB),

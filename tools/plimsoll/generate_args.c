@@ -2,6 +2,7 @@
 #include "tools/plimsoll/generate_args.h"
 
 #include "estimator/base/alloc.h"
+#include "estimator/base/checked.h"
 #include "estimator/config/job_text.h"
 #include "estimator/config/job_values.h"
 #include "estimator/config/key_table.h"
@@ -9,13 +10,15 @@
 #include "estimator/find/find.h"
 #include "runtime/checkpoint/read_file.h"
 #include "runtime/checkpoint/save_set.h"
+#include "tools/plimsoll/generate_input.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define NEW_TOKENS 128
+#define NEW_TOKENS   128
+#define CONVERSATION 4096 /* tokens of a conversation, unless `max_seq_length` is given */
 
 /* ---- the job ---- */
 
@@ -68,19 +71,33 @@ static pl_err bad_ids(const char *at, struct pl_diag *d) {
                        at);
 }
 
+/* Adds a prompt with room for so many ids, of which it has none yet. */
+static pl_err add_prompt(struct pl_generate_question *q, uint64_t room,
+                         struct pl_question_prompt **out, struct pl_diag *d) {
+    const size_t bytes = (size_t)(q->n_prompts + 1) * sizeof *q->prompts;
+    struct pl_question_prompt *more = pl_realloc(q->prompts, bytes);
+    if (!more) return pl_host_oom(d, "the prompts");
+    q->prompts = more;
+    *out = &more[q->n_prompts];
+    **out = (struct pl_question_prompt){.ids = pl_malloc((size_t)room * sizeof(int32_t))};
+    if (!(*out)->ids) return pl_host_oom(d, "the prompt");
+    q->n_prompts++;
+    return PL_ERR_OK;
+}
+
 static pl_err read_ids(struct pl_generate_question *q, const char *text, struct pl_diag *d) {
+    struct pl_question_prompt *prompt;
     uint64_t most = 1;
     for (const char *p = text; *p; p++)
         most += *p == ',';
-    q->ids = pl_malloc((size_t)most * sizeof *q->ids);
-    if (!q->ids) return pl_host_oom(d, "the prompt");
+    PL_TRY(add_prompt(q, most, &prompt, d));
     for (const char *p = text;; p++) {
         char *end;
         errno = 0;
         long v = strtol(p, &end, 10);
         if (end == p || errno || v < 0 || v > INT32_MAX || (*end && *end != ','))
             return bad_ids(p, d);
-        q->ids[q->n++] = (int32_t)v;
+        prompt->ids[prompt->n++] = (int32_t)v;
         p = end;
         if (!*p) return PL_ERR_OK;
     }
@@ -129,7 +146,8 @@ static pl_err take_from_adapter(struct pl_job *job, bool chats, struct pl_diag *
     return err;
 }
 
-static pl_err read_text(struct pl_generate_question *q, const struct pl_cli *cli,
+/* Opens what text is read by, of the job, the adapter or the model. */
+static pl_err open_text(struct pl_generate_question *q, const struct pl_cli *cli,
                         struct pl_diag *d) {
     if (!q->job.tokenizer && !q->job.model) {
         pl_diag_set(d, PL_ERR_USAGE, "no tokenizer for the prompt");
@@ -137,31 +155,100 @@ static pl_err read_text(struct pl_generate_question *q, const struct pl_cli *cli
         return PL_ERR_USAGE;
     }
     PL_TRY(take_from_adapter(&q->job, pl_cli_has(cli, PL_FLAG_CHAT), d));
-    PL_TRY(open_tokenizer(q, d));
-    const char *prompt = cli->flag[PL_FLAG_PROMPT];
-    PL_TRY(pl_cli_has(cli, PL_FLAG_CHAT)
-               ? pl_generate_text_encode_chat(&q->text, prompt, &q->job.chat_template, d)
-               : pl_generate_text_encode(&q->text, prompt, d));
-    q->n = q->text.prompt.n;
-    q->ids = pl_malloc((size_t)q->n * sizeof *q->ids);
-    if (!q->ids) return pl_host_oom(d, "the prompt");
-    memcpy(q->ids, q->text.prompt.ids, (size_t)q->n * sizeof *q->ids);
+    return open_tokenizer(q, d);
+}
+
+static pl_err encode(struct pl_generate_question *q, bool chats, const char *text, size_t n,
+                     struct pl_diag *d) {
+    const struct pl_chat_message message = {PL_CHAT_USER, text, n};
+    return chats ? pl_generate_text_encode_chat(&q->text, &message, 1, &q->job.chat_template, d)
+                 : pl_generate_text_encode(&q->text, text, n, d);
+}
+
+static pl_err add_text(struct pl_generate_question *q, bool chats, const char *text, size_t n,
+                       struct pl_diag *d) {
+    struct pl_question_prompt *prompt;
+    PL_TRY(encode(q, chats, text, n, d));
+    PL_TRY(add_prompt(q, q->text.prompt.n, &prompt, d));
+    prompt->n = q->text.prompt.n;
+    memcpy(prompt->ids, q->text.prompt.ids, (size_t)prompt->n * sizeof *prompt->ids);
     return PL_ERR_OK;
+}
+
+/* Lines without text are no prompts. */
+static pl_err add_lines(struct pl_generate_question *q, bool chats, const struct pl_text *text,
+                        struct pl_diag *d) {
+    const char *const end = text->data + text->len;
+    for (const char *line = text->data, *next; line < end; line = next + 1) {
+        next = memchr(line, '\n', (size_t)(end - line));
+        if (!next) next = end;
+        if (next > line) PL_TRY(add_text(q, chats, line, (size_t)(next - line), d));
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err nothing_to_continue(struct pl_diag *d) {
+    pl_diag_set(d, PL_ERR_USAGE, "nothing to continue");
+    pl_diag_hint(d, "--prompt TEXT, --prompt-ids 1,2,3, text on standard input, or --chat on a "
+                    "terminal");
+    return PL_ERR_USAGE;
+}
+
+static pl_err read_stdin(struct pl_generate_question *q, const struct pl_cli *cli,
+                         struct pl_diag *d) {
+    const bool chats = pl_cli_has(cli, PL_FLAG_CHAT);
+    struct pl_text text = {0};
+    pl_err err;
+    PL_TRY_GOTO(pl_input_read_all(&text, d), out);
+    err = text.len ? open_text(q, cli, d) : nothing_to_continue(d);
+    if (err != PL_ERR_OK) goto out;
+    err = pl_cli_has(cli, PL_FLAG_LINES) ? add_lines(q, chats, &text, d)
+                                         : add_text(q, chats, text.data, text.len, d);
+    if (err == PL_ERR_OK && !q->n_prompts) err = nothing_to_continue(d);
+out:
+    pl_text_finish(&text);
+    return err;
+}
+
+/* A template that is missing is told before anything is loaded. */
+static pl_err begin_conversation(struct pl_generate_question *q, const struct pl_cli *cli,
+                                 struct pl_diag *d) {
+    static const char trial[] = "x";
+    q->converses = true;
+    PL_TRY(open_text(q, cli, d));
+    return encode(q, true, trial, strlen(trial), d);
+}
+
+static pl_err read_nothing_given(struct pl_generate_question *q, const struct pl_cli *cli,
+                                 struct pl_diag *d) {
+    if (!isatty(STDIN_FILENO)) return read_stdin(q, cli, d);
+    if (!pl_cli_has(cli, PL_FLAG_CHAT) || pl_cli_has(cli, PL_FLAG_LINES) ||
+        pl_cli_has(cli, PL_FLAG_JSON))
+        return nothing_to_continue(d);
+    return begin_conversation(q, cli, d);
+}
+
+static pl_err wrong_prompt(const char *why, struct pl_diag *d) {
+    pl_diag_set(d, PL_ERR_USAGE, "%s", why);
+    pl_diag_hint(d, "--prompt TEXT, or --prompt-ids 1,2,3");
+    return PL_ERR_USAGE;
 }
 
 static pl_err read_prompt(struct pl_generate_question *q, const struct pl_cli *cli,
                           struct pl_diag *d) {
-    bool text = pl_cli_has(cli, PL_FLAG_PROMPT), ids = pl_cli_has(cli, PL_FLAG_PROMPT_IDS);
-    if (q->job.given[PL_KEY_chat_template] && !pl_cli_has(cli, PL_FLAG_CHAT))
+    const char *const prompt = cli->flag[PL_FLAG_PROMPT];
+    const bool text = pl_cli_has(cli, PL_FLAG_PROMPT), ids = pl_cli_has(cli, PL_FLAG_PROMPT_IDS);
+    const bool chats = pl_cli_has(cli, PL_FLAG_CHAT);
+    if (q->job.given[PL_KEY_chat_template] && !chats)
         return pl_diag_set(d, PL_ERR_USAGE, "--chat-template wants --chat");
-    if (text != ids && !(ids && pl_cli_has(cli, PL_FLAG_CHAT)))
-        return text ? read_text(q, cli, d) : read_ids(q, cli->flag[PL_FLAG_PROMPT_IDS], d);
-    pl_diag_set(d, PL_ERR_USAGE, "%s",
-                text  ? "a prompt is text or ids, not both"
-                : ids ? "--chat wants --prompt TEXT"
-                      : "nothing to continue");
-    pl_diag_hint(d, "--prompt TEXT, or --prompt-ids 1,2,3");
-    return PL_ERR_USAGE;
+    if (text && ids) return wrong_prompt("a prompt is text or ids, not both", d);
+    if (ids && chats) return wrong_prompt("--chat wants --prompt TEXT", d);
+    if ((text || ids) && pl_cli_has(cli, PL_FLAG_LINES))
+        return wrong_prompt("--lines reads prompts from standard input: a prompt is given, too", d);
+    if (ids) return read_ids(q, cli->flag[PL_FLAG_PROMPT_IDS], d);
+    if (!text) return read_nothing_given(q, cli, d);
+    PL_TRY(open_text(q, cli, d));
+    return add_text(q, chats, prompt, strlen(prompt), d);
 }
 
 /* ---- how to choose ---- */
@@ -199,7 +286,10 @@ pl_err pl_generate_read_args(struct pl_generate_question *q, const struct pl_cli
 }
 
 void pl_generate_size_job(struct pl_generate_question *q) {
-    uint64_t context = q->n + q->max_new_tokens;
+    uint64_t longest = 0;
+    for (uint64_t i = 0; i < q->n_prompts; i++)
+        longest = pl_u64_max(longest, q->prompts[i].n);
+    const uint64_t context = q->converses ? CONVERSATION : longest + q->max_new_tokens;
     q->job.batch_size = 1;
     if (!q->job.given[PL_KEY_max_seq_length])
         q->job.max_seq_length = (uint32_t)(context < 2 ? 2 : context);
@@ -207,7 +297,9 @@ void pl_generate_size_job(struct pl_generate_question *q) {
 
 void pl_generate_question_finish(struct pl_generate_question *q) {
     pl_job_finish(&q->job);
-    free(q->ids);
+    for (uint64_t i = 0; i < q->n_prompts; i++)
+        free(q->prompts[i].ids);
+    free(q->prompts);
     pl_generate_text_close(&q->text);
     *q = (struct pl_generate_question){0};
 }

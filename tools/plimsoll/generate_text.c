@@ -58,38 +58,51 @@ static pl_err find_own_turn_end(struct pl_generate_text *t, struct pl_chat_own *
     return err;
 }
 
+static pl_err add_messages(struct pl_chat_own *own, const struct pl_chat_message *messages,
+                           size_t n, struct pl_jinja_list *list, struct pl_diag *d) {
+    for (size_t i = 0; i < n; i++) {
+        const struct pl_jinja_value content = {
+            .kind = PL_JINJA_STRING, .s = messages[i].content, .n = messages[i].n};
+        struct pl_jinja_value message;
+        PL_TRY(pl_chat_make_message(&own->memory, pl_chat_role_name(messages[i].role), &content,
+                                    &message, d));
+        if (!pl_jinja_list_add(&own->memory.arena, list, &message))
+            return pl_host_oom(d, "the prompt");
+    }
+    return PL_ERR_OK;
+}
+
 /* Renders by the model's own program, or that of a file. */
-static pl_err render_own(struct pl_generate_text *t, struct pl_chat_own *own, const char *prompt,
-                         struct pl_text *out, struct pl_diag *d) {
-    const struct pl_jinja_value content = pl_jinja_literal(prompt);
-    struct pl_jinja_value message;
+static pl_err render_own(struct pl_generate_text *t, struct pl_chat_own *own,
+                         const struct pl_chat_message *messages, size_t n, struct pl_text *out,
+                         struct pl_diag *d) {
     pl_jinja_begin(&own->memory);
-    PL_TRY(pl_chat_make_message(&own->memory, "user", &content, &message, d));
-    struct pl_jinja_list *list = pl_jinja_list_new(&own->memory.arena, 2);
-    if (!list || !pl_jinja_list_add(&own->memory.arena, list, &message))
-        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the prompt");
+    struct pl_jinja_list *list = pl_jinja_list_new(&own->memory.arena, n + 1);
+    if (!list) return pl_host_oom(d, "the prompt");
+    PL_TRY(add_messages(own, messages, n, list, d));
     own->request =
         (struct pl_chat_request){.messages = pl_jinja_list(list, PL_JINJA_PLAIN),
                                  .bos = special_piece(t->tokenizer, pl_tokenizer_bos(t->tokenizer)),
                                  .eos = special_piece(t->tokenizer, pl_tokenizer_eos(t->tokenizer)),
                                  .generate = true};
     PL_TRY(pl_chat_program_render(&own->program, &own->memory, &own->request, out, NULL, d));
-    return find_own_turn_end(t, own, out, d);
+    return t->ends_turns ? PL_ERR_OK : find_own_turn_end(t, own, out, d);
 }
 
 static pl_err render_named(struct pl_generate_text *t, const struct pl_chat_template *by,
-                           const char *prompt, struct pl_chat_text *out, struct pl_diag *d) {
+                           const struct pl_chat_message *messages, size_t n,
+                           struct pl_chat_text *out, struct pl_diag *d) {
     const struct pl_chat_options how = {
         .bos = special_piece(t->tokenizer, pl_tokenizer_bos(t->tokenizer)),
         .eos = special_piece(t->tokenizer, pl_tokenizer_eos(t->tokenizer)),
         .generate = true};
-    const struct pl_chat_message message = {PL_CHAT_USER, prompt, strlen(prompt)};
     find_turn_end(t, by);
-    return pl_chat_render(by, &how, &message, 1, out, d);
+    return pl_chat_render(by, &how, messages, n, out, d);
 }
 
 /* The template writes what the tokenizer would add. */
-pl_err pl_generate_text_encode_chat(struct pl_generate_text *t, const char *prompt,
+pl_err pl_generate_text_encode_chat(struct pl_generate_text *t,
+                                    const struct pl_chat_message *messages, size_t n,
                                     const struct pl_template_choice *choice, struct pl_diag *d) {
     struct pl_chat_own own = {.part = {0}};
     struct pl_chat_text text = {0};
@@ -99,9 +112,9 @@ pl_err pl_generate_text_encode_chat(struct pl_generate_text *t, const char *prom
     else if (choice->choice == PL_CHAT_TEMPLATE_AUTO)
         PL_TRY_GOTO(pl_chat_program_take(&own.program, t->tokenizer, d), out);
     if (own.program.plain || own.program.with_tools)
-        PL_TRY_GOTO(render_own(t, &own, prompt, &text.text, d), out);
+        PL_TRY_GOTO(render_own(t, &own, messages, n, &text.text, d), out);
     else
-        PL_TRY_GOTO(render_named(t, pl_chat_nth(choice->choice - 1), prompt, &text, d), out);
+        PL_TRY_GOTO(render_named(t, pl_chat_nth(choice->choice - 1), messages, n, &text, d), out);
     err = pl_tokenizer_encode(t->tokenizer, t->scratch, pl_text_str(&text.text), text.text.len,
                               false, &t->prompt, d);
 out:
@@ -110,9 +123,9 @@ out:
     return err;
 }
 
-pl_err pl_generate_text_encode(struct pl_generate_text *t, const char *prompt, struct pl_diag *d) {
-    pl_err err =
-        pl_tokenizer_encode(t->tokenizer, t->scratch, prompt, strlen(prompt), true, &t->prompt, d);
+pl_err pl_generate_text_encode(struct pl_generate_text *t, const char *prompt, size_t n,
+                               struct pl_diag *d) {
+    pl_err err = pl_tokenizer_encode(t->tokenizer, t->scratch, prompt, n, true, &t->prompt, d);
     if (err != PL_ERR_OK || t->prompt.n) return err;
     return pl_diag_set(d, PL_ERR_USAGE, "the prompt has no token");
 }
@@ -165,6 +178,10 @@ static bool append(struct pl_generate_text *t, int32_t id) {
     }
     t->ids[t->n++] = id;
     return true;
+}
+
+void pl_generate_text_begin(struct pl_generate_text *t) {
+    t->n = t->settled = t->read = 0;
 }
 
 /* If memory is missing the text on the screen ends early; the answer itself does not depend on

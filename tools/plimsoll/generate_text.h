@@ -3,13 +3,14 @@
  * In: a tokenizer, text.  Out: ids of a prompt; text of an answer while its tokens come.
  * Needs: runtime/data/tokenizer, runtime/data/chat.
  *   X1  only whole characters are written: bytes of an incomplete one are held back
- * Use: pl_generate_text_open(&t, "model/", &d); pl_generate_text_encode(&t, prompt, &d);
+ * Use: pl_generate_text_open(&t, "model/", &d); pl_generate_text_encode(&t, prompt, n, &d);
  *      ... pl_generate_text_put(&t, id, stdout); ... pl_generate_text_flush(&t, stdout);
  *      pl_generate_text_close(&t); */
 #ifndef PL_TOOLS_PLIMSOLL_GENERATE_TEXT_H
 #define PL_TOOLS_PLIMSOLL_GENERATE_TEXT_H
 
 #include "estimator/config/job.h"
+#include "runtime/data/chat/message.h"
 #include "runtime/data/tokenizer/tokenizer.h"
 
 #include <stdio.h>
@@ -29,12 +30,14 @@ struct pl_generate_text {
 pl_err pl_generate_text_open(struct pl_generate_text *t, const char *path, struct pl_diag *d);
 void pl_generate_text_close(struct pl_generate_text *t); /* leaves {0} */
 /* t->prompt = ids of the text. */
-pl_err pl_generate_text_encode(struct pl_generate_text *t, const char *prompt, struct pl_diag *d);
-/* Encodes a conversation that begins with the text, by a choice of the key `chat_template`; auto:
- * the tokenizer's own. */
-pl_err pl_generate_text_encode_chat(struct pl_generate_text *t, const char *prompt,
-                                    const struct pl_template_choice *choice,
-                                    struct pl_diag *d);
+pl_err pl_generate_text_encode(struct pl_generate_text *t, const char *prompt, size_t n,
+                               struct pl_diag *d);
+/* Encodes a conversation of n messages that an answer follows, by a choice of the key
+ * `chat_template`; auto: the tokenizer's own. */
+pl_err pl_generate_text_encode_chat(struct pl_generate_text *t,
+                                    const struct pl_chat_message *messages, size_t n,
+                                    const struct pl_template_choice *choice, struct pl_diag *d);
+void pl_generate_text_begin(struct pl_generate_text *t); /* before the first token of an answer */
 /* Writes the text that `id` completes. */
 void pl_generate_text_put(struct pl_generate_text *t, int32_t id, FILE *out);
 void pl_generate_text_flush(struct pl_generate_text *t, FILE *out); /* writes the bytes that were
