@@ -27,7 +27,7 @@ static const struct pl_dialect *const dialects[PL_RECIPE_COUNT] = {
 /* ---- interpolation ---- */
 
 #define EXPAND_DEPTH 8
-#define EXPAND_STEPS 10000
+#define EXPAND_STEPS 1000
 #define EXPAND_BYTES 65536
 
 /* Replaces ${section.key} by the value of that key; false: there is none, or it is no end. */

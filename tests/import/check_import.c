@@ -249,6 +249,21 @@ START_TEST(off_and_empty_lines_are_not_missed) {
 }
 END_TEST
 
+START_TEST(of_a_key_that_is_given_twice_the_last_counts) {
+    struct pl_import im;
+    struct pl_text text = {0};
+    parse(&im, AX "lora_r: 99999\nadapter: lora\nlora_r: 8\nwarmup_ratio: x\nwarmup_ratio: 0.1\n",
+          PL_RECIPE_NONE);
+    pl_import_write(&im, &text);
+    ck_assert_uint_eq(im.job.lora_r, 8);
+    ck_assert_uint_eq(pl_import_count(&im, PL_IMPORT_MISSED), 0);
+    ck_assert_msg(strstr(text.data, "line 4, `lora_r: 99999`: given again on line 6"), "%s",
+                  text.data);
+    pl_text_finish(&text);
+    pl_import_finish(&im);
+}
+END_TEST
+
 /* Text of the file stands in comments and values, and is never a line of its own. */
 START_TEST(text_of_the_file_stays_where_it_is_put) {
     static const char yaml[] =
@@ -326,6 +341,7 @@ int main(void) {
     tcase_add_loop_test(t, a_line_is_the_value_that_it_means, 0, sizeof facts / sizeof *facts);
     tcase_add_loop_test(t, what_is_not_done_is_named, 0, sizeof misses / sizeof *misses);
     tcase_add_test(t, off_and_empty_lines_are_not_missed);
+    tcase_add_test(t, of_a_key_that_is_given_twice_the_last_counts);
     tcase_add_test(t, text_of_the_file_stays_where_it_is_put);
     tcase_add_loop_test(t, what_is_no_configuration_is_refused, 0,
                         sizeof refused / sizeof *refused);
