@@ -9,8 +9,8 @@
 #include <string.h>
 
 #define DOWNLOAD                                                                                   \
-    "fetch the content with `git lfs pull` in its directory, or with `hf download OWNER/NAME`"
-#define AGAIN "download it again with `hf download OWNER/NAME`"
+    "`git lfs pull` in its directory fetches the content, and so does `plimsoll fetch OWNER/NAME`"
+#define AGAIN "`plimsoll fetch OWNER/NAME` downloads it again"
 #define CONVERT                                                                                    \
     "a safetensors copy is written by: python -c \"from transformers import AutoModelForCausalLM " \
     "as M; M.from_pretrained('DIR').save_pretrained('NEW')\""
@@ -53,7 +53,7 @@ const struct pl_stand_in *pl_stand_in_find(const void *bytes, size_t n) {
 #define FROM_STATE_DICT                                                                            \
     "write it with save_pretrained() from the program that saved it, as a directory with "         \
     "config.json and model.safetensors"
-#define ALL "download the whole repository: hf download OWNER/NAME"
+#define ALL "`plimsoll fetch OWNER/NAME` downloads what a job needs of the repository"
 
 /* The first row that any file of the directory fits is told. STEM is `model` or `adapter_model`. */
 static const struct {
@@ -64,7 +64,8 @@ static const struct {
     {NULL,
      "",
      ".incomplete",
-     {"a download that was not finished", "give the same `hf download` again: it continues"}},
+     {"a download that was not finished",
+      "the same download again continues: `plimsoll fetch OWNER/NAME`"}},
     {"model", "model-", ".safetensors", {"a shard, and there is no index of the shards", ALL}},
     {"model",
      "adapter_model",

@@ -7,6 +7,7 @@
 #include "estimator/base/stand_in.h"
 #include "estimator/gguf/gguf_file.h"
 #include "estimator/model/catalogue.h"
+#include "estimator/model/hub_cache.h"
 #include "estimator/model/model.h"
 
 #include <dirent.h>
@@ -16,8 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-#define REF_MAX 128 /* refs/main holds the 40 digits of a commit */
 
 static pl_err out_of_memory(struct pl_diag *d) {
     return pl_host_oom(d, "a path");
@@ -181,50 +180,6 @@ static bool is_hub_id(const char *s) {
 
 /* --- the hub cache ---------------------------------------------------------------------------- */
 
-static void add_cache_root(struct pl_text *out) {
-    static const struct {
-        const char *variable, *below;
-    } roots[] = {{"HF_HUB_CACHE", ""},
-                 {"HUGGINGFACE_HUB_CACHE", ""}, /* name of the variable before huggingface_hub
-                                                   0.14 */
-                 {"HF_HOME", "/hub"},
-                 {"XDG_CACHE_HOME", "/huggingface/hub"},
-                 {"HOME", "/.cache/huggingface/hub"}};
-    for (size_t i = 0; i < sizeof roots / sizeof *roots; i++) {
-        const char *value = getenv(roots[i].variable);
-        if (!value || !*value) continue;
-        pl_text_addf(out, "%s%s", value, roots[i].below);
-        return;
-    }
-}
-
-/* <root>/models--owner--name; *out is NULL when there is no root. */
-static pl_err repository_dir(const char *id, char **out, struct pl_diag *d) {
-    struct pl_text t = {0};
-    *out = NULL;
-    add_cache_root(&t);
-    if (!t.len && !t.failed) return PL_ERR_OK;
-    pl_text_add(&t, "/models--");
-    for (; *id; id++)
-        pl_text_addn(&t, *id == '/' ? "--" : id, *id == '/' ? 2 : 1);
-    *out = take_path(&t);
-    return *out ? PL_ERR_OK : out_of_memory(d);
-}
-
-/* False: errno may say why. */
-static bool read_ref(const char *path, char ref[REF_MAX]) {
-    errno = 0;
-    FILE *f = pl_fopen_file(path, NULL);
-    if (!f) return false;
-    size_t n = fread(ref, 1, REF_MAX - 1, f);
-    bool ok = !ferror(f);
-    fclose(f);
-    ref[n] = 0;
-    n = strcspn(ref, " \t\r\n");
-    ref[n] = 0;
-    return ok && n > 0 && ref[0] != '.' && !strchr(ref, '/');
-}
-
 enum cached { CACHED_NO, CACHED_YES, CACHED_BROKEN };
 
 struct snapshot {
@@ -245,20 +200,12 @@ static void finish_snapshot(struct snapshot *s) {
  * GGUF file is. An error is a lack of memory, which must not be taken for a cache without the
  * model, or a cache of several GGUF files. */
 static pl_err find_snapshot(struct snapshot *s, struct pl_diag *d) {
-    char ref[REF_MAX];
     s->cached = CACHED_NO;
     if (!is_directory(s->repository)) return PL_ERR_OK;
     s->cached = CACHED_BROKEN;
-    pl_text_addf(&s->dir, "%s/refs/main", s->repository);
-    if (s->dir.failed) return out_of_memory(d);
-    if (!read_ref(pl_text_str(&s->dir), ref)) {
-        if (errno == ENOMEM) return pl_host_oom(d, pl_text_str(&s->dir));
-        pl_text_addf(&s->why, "%s does not name a snapshot", pl_text_str(&s->dir));
-        return s->why.failed ? out_of_memory(d) : PL_ERR_OK;
-    }
-    pl_text_finish(&s->dir);
-    pl_text_addf(&s->dir, "%s/snapshots/%s", s->repository, ref);
-    char *config = s->dir.failed ? NULL : joined(pl_text_str(&s->dir), "config.json");
+    PL_TRY(pl_hub_snapshot(s->repository, "main", &s->dir, &s->why, d));
+    if (s->why.len) return PL_ERR_OK;
+    char *config = joined(pl_text_str(&s->dir), "config.json");
     if (!config) return out_of_memory(d);
     const bool there = exists(config);
     if (!there) pl_text_addf(&s->why, "%s: %s", config, strerror(errno));
@@ -280,11 +227,7 @@ bool pl_model_hub_id(const char *name, char id[PL_KNOWN_ID]) {
 
 void pl_model_add_fetching(const char *name, struct pl_text *out) {
     char id[PL_KNOWN_ID];
-    if (!pl_model_hub_id(name, id)) return;
-    pl_text_addf(out,
-                 "`hf download %s` fetches the model; a gated model needs its licence accepted on "
-                 "huggingface.co and a token (`hf auth login`) first",
-                 id);
+    if (pl_model_hub_id(name, id)) pl_text_addf(out, "`plimsoll fetch %s` fetches the model", id);
 }
 
 pl_err pl_model_not_here(const char *name, struct pl_diag *d) {
@@ -310,8 +253,8 @@ static pl_err refuse_model(const char *name, const char *repository, const char 
                     "the catalogue",
                     name, repository ? repository : "hub cache");
     if (*why)
-        pl_diag_hint(d, "download the model again, or give the directory of its config.json%s%s",
-                     fetch.len ? ": " : "", pl_text_str(&fetch));
+        pl_diag_hint(d, "%s%sgive the directory of its config.json", pl_text_str(&fetch),
+                     fetch.len ? " again; or " : "");
     else if (near.len)
         pl_diag_hint(d, "did you mean %s? `plimsoll models` lists what is built in%s%s",
                      pl_text_str(&near), fetch.len ? "; " : "", pl_text_str(&fetch));
@@ -330,7 +273,7 @@ static pl_err refuse_model(const char *name, const char *repository, const char 
 static pl_err find_cached(const char *const ids[2], struct snapshot *s, struct pl_diag *d) {
     for (size_t i = 0; i < 2 && ids[i] && s->cached == CACHED_NO; i++) {
         free(s->repository);
-        PL_TRY(repository_dir(ids[i], &s->repository, d));
+        PL_TRY(pl_hub_repository(PL_HUB_MODEL, ids[i], &s->repository, d));
         if (s->repository) PL_TRY(find_snapshot(s, d));
     }
     return PL_ERR_OK;

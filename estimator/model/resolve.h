@@ -5,9 +5,7 @@
  * Needs: base, catalogue; the file system and the environment are only read.
  *   R1  the order is: a directory or file, the Hugging Face hub cache, the built-in catalogue; a
  *       directory without config.json is the one GGUF file that it holds
- *   R2  the hub cache is $HF_HUB_CACHE, else $HF_HOME/hub, else huggingface/hub below
- *       $XDG_CACHE_HOME or ~/.cache; refs/main names the snapshot
- *       (huggingface_hub, "Understand caching")
+ *   R2  the hub cache is where hub_cache.h says; refs/main names the snapshot
  *   R3  nothing is guessed: a cache whose snapshot is broken is named in a note, and passed over
  *       only for a model of the catalogue
  *   R4  a name that the catalogue knows by another spelling is looked for in the cache by its id as
@@ -41,7 +39,7 @@ pl_err pl_model_not_here(const char *name, struct pl_diag *d);
 /* Writes the Hugging Face id that `name` stands for, of the catalogue or as it is written; false if
  * it stands for none. */
 bool pl_model_hub_id(const char *name, char id[PL_KNOWN_ID]);
-/* Appends "`hf download ID` fetches the model ..." where pl_model_hub_id finds an id. */
+/* Appends "`plimsoll fetch ID` fetches the model" where pl_model_hub_id finds an id. */
 void pl_model_add_fetching(const char *name, struct pl_text *out);
 void pl_model_ref_finish(struct pl_model_ref *ref); /* leaves {0} */
 

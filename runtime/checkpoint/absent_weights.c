@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DOWNLOAD "download the whole repository: hf download OWNER/NAME"
+#define DOWNLOAD "`plimsoll fetch OWNER/NAME` downloads all of it"
 
 pl_err pl_weight_files_absent(const char *dir, const char *stem, pl_err absent, struct pl_diag *d) {
     char *name;
@@ -60,7 +60,8 @@ pl_err pl_weight_files_missing(const struct pl_weight_files *f, const char *dir,
     if (path && other)
         pl_diag_hint(d, "%s is of another revision of the model: " DOWNLOAD, other);
     else if (path)
-        pl_diag_hint(d, "give the same `hf download` again: it fetches what is missing");
+        pl_diag_hint(
+            d, "the same download again fetches what is missing: `plimsoll fetch OWNER/NAME`");
     free(other);
     free(path);
     return err;

@@ -360,17 +360,15 @@ END_TEST
 START_TEST(a_model_that_is_not_here_is_one_error_with_the_command_that_fetches_it) {
     static const char *const names[][2] = {
         {"model=HuggingFaceTB/SmolLM2-135M-Instruct",
-         "`hf download HuggingFaceTB/SmolLM2-135M-Instruct`"},
-        {"model=SmolLM2-135M", "`hf download HuggingFaceTB/SmolLM2-135M`"},
-        {"model=nobody/has-this-model", "`hf download nobody/has-this-model`"},
+         "`plimsoll fetch HuggingFaceTB/SmolLM2-135M-Instruct`"},
+        {"model=SmolLM2-135M", "`plimsoll fetch HuggingFaceTB/SmolLM2-135M`"},
+        {"model=nobody/has-this-model", "`plimsoll fetch nobody/has-this-model`"},
     };
     break_files(ADAPTER); /* no tokenizer, no data */
     ck_assert_int_eq(RUN(_i / 3 ? "validate" : "train", "run.yaml", names[_i % 3][0],
                          "tokenizer=null", "output_dir=new"),
                      5);
-    ck_assert_msg(strstr(said, names[_i % 3][1]) && strstr(said, "licence accepted") &&
-                      strstr(said, "token"),
-                  "%s", said);
+    ck_assert_msg(strstr(said, names[_i % 3][1]), "%s", said);
     ck_assert_ptr_null(strstr(strstr(said, "error[") + 1, "error["));
     ck_assert_msg(!is_touched(TOKENIZER) && !is_touched(DATA), "%s", calls);
 }
@@ -382,7 +380,7 @@ START_TEST(a_dry_run_goes_on_without_weights) {
                       "--dry-run") == 0,
                   "%s", said);
     ck_assert_msg(strstr(said, "warning: the weights of `HuggingFaceTB/SmolLM2-135M` are not on "
-                               "this machine; `hf download HuggingFaceTB/SmolLM2-135M`"),
+                               "this machine; `plimsoll fetch HuggingFaceTB/SmolLM2-135M`"),
                   "%s", said);
     ck_assert_int_eq(RUN("train", "run.yaml", "model=HuggingFaceTB/SmolLM2-135M", "tokenizer=null",
                          "output_dir=new", "--dry-run"),

@@ -36,9 +36,10 @@ static const struct {
     {"pytorch_model.bin", "it has pytorch_model.bin", "save_pretrained("},
     {"pytorch_model.bin.index.json", "the index of shards that torch.save wrote",
      "save_pretrained("},
-    {"model-00001-of-00002.safetensors", "there is no index", "hf download"},
-    {"model.safetensors.incomplete", "a download that was not finished", "hf download"},
-    {"a1b2c3.incomplete", "a download that was not finished", "hf download"},
+    {"model-00001-of-00002.safetensors", "there is no index", "plimsoll fetch OWNER/NAME"},
+    {"model.safetensors.incomplete", "a download that was not finished",
+     "plimsoll fetch OWNER/NAME"},
+    {"a1b2c3.incomplete", "a download that was not finished", "plimsoll fetch OWNER/NAME"},
     {"adapter_model.safetensors", "the weights of an adapter", "adapter_path"},
     {"consolidated.00.pth", "Meta's own layout", "convert_llama_weights_to_hf.py"},
     {"consolidated.safetensors", "mistral-inference", "model*.safetensors"},
@@ -75,12 +76,12 @@ START_TEST(missing_shards_are_counted) {
     snprintf(last, sizeof last, "%s", shard);
     ck_assert_int_eq(unlink(in(dir, last)), 0);
     snprintf(says, sizeof says, "is missing: %u of %u shards are there", n - 1, n);
-    refused(&r, PL_ERR_MODEL_FILE, says, "hf download");
-    refused(&r, PL_ERR_MODEL_FILE, last, "hf download");
+    refused(&r, PL_ERR_MODEL_FILE, says, "plimsoll fetch OWNER/NAME");
+    refused(&r, PL_ERR_MODEL_FILE, last, "plimsoll fetch OWNER/NAME");
     snprintf(last, sizeof last, "model-00001-of-%05u.safetensors", n);
     ck_assert_int_eq(unlink(in(dir, last)), 0);
     snprintf(says, sizeof says, "and 1 more are missing: %u of %u shards are there", n - 2, n);
-    refused(&r, PL_ERR_MODEL_FILE, says, "hf download");
+    refused(&r, PL_ERR_MODEL_FILE, says, "plimsoll fetch OWNER/NAME");
     spill(in(dir, "model-00001-of-00099.safetensors"), "x", 1);
     refused(&r, PL_ERR_MODEL_FILE, says, "model-00001-of-00099.safetensors is of another revision");
     json_decref(index);

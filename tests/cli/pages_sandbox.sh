@@ -1,6 +1,7 @@
 #!/bin/sh
 # pages_sandbox.sh SOURCE-ROOT - makes in the current directory what the commands of the pages name:
-# two models in a hub cache and one in a directory, an adapter, data. PLIMSOLL names the binary.
+# two models and a data set in a hub cache and a model in a directory, an adapter, data, and an `hf`
+# that has nothing left to fetch. PLIMSOLL names the binary.
 set -eu
 source=$1
 
@@ -8,6 +9,8 @@ mkdir -p bin build data path/to output build/tools
 ln -s "$PLIMSOLL" bin/plimsoll
 ln -s "$PLIMSOLL" build/tools/plimsoll
 ln -s "$source/configs" configs
+printf '#!/bin/sh\n' >bin/hf
+chmod +x bin/hf
 
 cat >config.json <<'END'
 {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 32,
@@ -97,3 +100,8 @@ template '<|im_start|>' '
 ' '<|im_end|>' >own.jinja
 cp own.jinja path/to/model/chat_template.jinja
 train mode=lora output_dir=output/lora
+
+rows=hub/datasets--tatsu-lab--alpaca
+mkdir -p $rows/refs $rows/snapshots/0123
+printf 0123 >$rows/refs/main
+cp rows.jsonl $rows/snapshots/0123/

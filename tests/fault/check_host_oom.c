@@ -61,6 +61,17 @@ static void make_foreign(const char *dir) {
                "tokenizer: {max_seq_len: 8}\n");
 }
 
+/* A hub cache that is whole, and a program in place of `hf` that leaves it as it is. */
+static void make_fetched(const char *dir) {
+    make_hub(dir);
+    file_write(in_dir(dir, "hub/models--HuggingFaceTB--SmolLM2-135M/snapshots/abc/"
+                           "model.safetensors"),
+               "");
+    file_write(in_dir(dir, "hf"), "#!/bin/sh\necho fetched\n");
+    ck_assert_int_eq(chmod(in_dir(dir, "hf"), 0700), 0);
+    ck_assert_int_eq(setenv("PATH", dir, 1), 0);
+}
+
 static const struct oom_case cases[] = {
     {.name = "import",
      .words = {"import", "their.yaml", "-o", "job.yaml"},
@@ -87,6 +98,7 @@ static const struct oom_case cases[] = {
      .prepare = rig_make_model,
      .alike = 1,
      .writes = true},
+    {.name = "fetch", .words = {"fetch", "smollm2-135m", "--json"}, .prepare = make_fetched},
     {.name = "plan_diff",
      .words = {"plan", "--diff", "out/receipt.json", "out/receipt.json", "--json"},
      .prepare = rig_make_trained},

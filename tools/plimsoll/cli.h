@@ -88,7 +88,7 @@
     X(MODEL, "model", 0, "DIR", "", "", "the base model: a directory, or an id in the hub cache")  \
     X(ADAPTER, "adapter", 0, "DIR", "", "", "a PEFT adapter directory")                            \
     X(OUTPUT, "output", 'o', "PATH", "", "", "where to write: a new or empty directory, a file")   \
-    X(FROM, "from", 0, PL_RECIPE_CHOICES, "", "",                                                 \
+    X(FROM, "from", 0, PL_RECIPE_CHOICES, "", "",                                                  \
       "whose configuration it is; default: by its keys")                                           \
     X(DTYPE, "dtype", 0, "bf16|fp16|fp32", "", "",                                                 \
       "type to store; default: the type that each tensor has in the base")                         \
@@ -108,7 +108,10 @@
     X(REPETITION_PENALTY, "repetition_penalty", 0, "R", "", "",                                    \
       "divide the positive logits of tokens that occurred by R")                                   \
     X(IGNORE_EOS, "ignore_eos", 0, "", "", "", "continue after the model's end token")             \
-    X(WATCH, "watch", 0, "", "", "", "write the page again while the runs live")
+    X(WATCH, "watch", 0, "", "", "", "write the page again while the runs live")                   \
+    X(DATASET, "dataset", 0, "", "", "", "ID is a data set, not a model")                          \
+    X(REVISION, "revision", 0, "R", "", "", "a branch, a tag or a commit; default: main")          \
+    X(INCLUDE, "include", 0, "PATTERN", "", "", "the files to fetch; default: what a job needs")
 
 enum pl_cli_flag {
 #define X(id, name, letter, value, key, unit, help) PL_FLAG_##id,
@@ -152,7 +155,7 @@ const struct pl_cli_exit *pl_cli_exits(size_t *n);
 const char *pl_cli_summary(void); /* a description of the program in one line */
 
 /* The meaning of a positional argument, for messages and completion. */
-enum pl_cli_arg { PL_ARG_NONE, PL_ARG_FILE, PL_ARG_TOPIC, PL_ARG_SHELL };
+enum pl_cli_arg { PL_ARG_NONE, PL_ARG_FILE, PL_ARG_TOPIC, PL_ARG_SHELL, PL_ARG_HUB_ID };
 
 struct pl_cli;
 struct pl_command {
@@ -282,5 +285,6 @@ int pl_cmd_verify(const struct pl_cli *cli);
 int pl_cmd_cards(const struct pl_cli *cli);
 int pl_cmd_models(const struct pl_cli *cli);
 int pl_cmd_devices(const struct pl_cli *cli);
+int pl_cmd_fetch(const struct pl_cli *cli);
 
 #endif

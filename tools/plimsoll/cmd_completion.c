@@ -1,8 +1,10 @@
 /* cmd_completion.c - completion scripts for bash, zsh and fish, from the tables of cli.h.
  *
  * A script is a snapshot of the tables: it calls nothing at completion time, so pressing Tab costs
- * no process. Words in the tables are [a-z0-9_-]; only help texts need quoting. */
+ * no process. Words in the tables are [a-z0-9_-], and ids have letters, digits and
+ * [/_.-]; only help texts need quoting. */
 #include "estimator/config/key_table.h"
+#include "estimator/model/catalogue.h"
 #include "tools/plimsoll/cli.h"
 
 #include <string.h>
@@ -53,16 +55,37 @@ static void print_flag_names(struct pl_flag_set set) {
     }
 }
 
-/* Words offered for a positional argument; NULL where the shell's file names are right. */
-static const char *argument_words(enum pl_cli_arg arg) {
-    static const char *const words[] = {
-        [PL_ARG_NONE] = "",
-        [PL_ARG_FILE] = NULL,
-        [PL_ARG_TOPIC] = "",
-        [PL_ARG_SHELL] = "bash zsh fish",
-    };
-    return words[arg];
+static void print_topics(void) {
+    fputs("keys ", stdout);
+    print_command_names();
 }
+
+static void print_shells(void) {
+    fputs("bash zsh fish", stdout);
+}
+
+static void print_ids(void) {
+    size_t n;
+    const struct pl_known_model *known = pl_catalogue_table(&n);
+    const char *sep = "";
+    char id[PL_KNOWN_ID];
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; pl_catalogue_id(&known[i], j, id); j++, sep = " ")
+            printf("%s%s", sep, id);
+}
+
+/* Words offered for a positional argument, and what zsh calls them; none where the shell's file
+ * names are right, or nothing is. */
+static const struct {
+    const char *label;
+    void (*print)(void);
+} arguments[] = {
+    [PL_ARG_NONE] = {NULL, NULL},
+    [PL_ARG_FILE] = {NULL, NULL},
+    [PL_ARG_TOPIC] = {"topic", print_topics},
+    [PL_ARG_SHELL] = {"shell", print_shells},
+    [PL_ARG_HUB_ID] = {"id", print_ids},
+};
 
 /* --- bash ------------------------------------------------------------------------------------ */
 
@@ -93,7 +116,6 @@ static void bash_commands(void) {
     puts("' ;;");
     for (uint32_t i = 0; i < n; i++) {
         const struct pl_command *c = &commands[i];
-        const char *words = argument_words(c->arg);
         printf("    %s)", c->name);
         if (c->flags) {
             printf(" flags+='");
@@ -101,12 +123,10 @@ static void bash_commands(void) {
             printf("';");
         }
         if (c->keys) printf(" flags+=\" $keys\";");
-        if (c->arg == PL_ARG_TOPIC) {
-            printf(" words='keys ");
-            print_command_names();
+        if (arguments[c->arg].print) {
+            printf(" words='");
+            arguments[c->arg].print();
             printf("' ");
-        } else if (words && words[0]) {
-            printf(" words='%s' ", words);
         }
         puts(" ;;");
     }
@@ -203,16 +223,11 @@ static void zsh_keys(void) {
 }
 
 static void zsh_argument(const struct pl_command *c) {
-    const char *words = argument_words(c->arg);
-    if (!words) {
-        printf(" '*:file:_files'");
-    } else if (c->arg == PL_ARG_TOPIC) {
-        printf(" '*:topic:(keys ");
-        print_command_names();
-        printf(")'");
-    } else if (words[0]) {
-        printf(" '*:shell:(%s)'", words);
-    }
+    if (c->arg == PL_ARG_FILE) printf(" '*:file:_files'");
+    if (!arguments[c->arg].print) return;
+    printf(" '*:%s:(", arguments[c->arg].label);
+    arguments[c->arg].print();
+    printf(")'");
 }
 
 static void print_zsh(void) {
@@ -294,7 +309,6 @@ static void fish_flags(const char *command, struct pl_flag_set set) {
 static void fish_command(const struct pl_command *c) {
     uint32_t n;
     const struct pl_key_info *keys = pl_key_table(&n);
-    const char *words = argument_words(c->arg);
     printf("complete -c plimsoll -n __fish_use_subcommand -a %s -d ", c->name);
     fish_quoted(c->summary);
     putchar('\n');
@@ -303,16 +317,13 @@ static void fish_command(const struct pl_command *c) {
         fish_flag(c->name, keys[i].key, 0, "value", key_choices(&keys[i]), key_is_path(&keys[i]),
                   keys[i].help);
     printf("complete -c plimsoll -n '__fish_seen_subcommand_from %s'", c->name);
-    if (!words) {
+    if (c->arg == PL_ARG_FILE) {
         puts(" -F");
-    } else {
-        fputs(" -f -a '", stdout);
-        if (c->arg == PL_ARG_TOPIC) {
-            fputs("keys ", stdout);
-            print_command_names();
-        }
-        printf("%s'\n", words);
+        return;
     }
+    fputs(" -f -a '", stdout);
+    if (arguments[c->arg].print) arguments[c->arg].print();
+    puts("'");
 }
 
 static void print_fish(void) {

@@ -311,6 +311,28 @@ static const struct pl_command commands[] = {
         .run = pl_cmd_models,
     },
     {
+        .name = "fetch",
+        .summary = "download a model or a data set from the Hugging Face hub, with `hf`",
+        .synopsis = "ID [--dataset] [--revision R] [--include PATTERN]",
+        .examples = "plimsoll fetch HuggingFaceTB/SmolLM2-135M\n"
+                    "plimsoll fetch llama3.1:8b\n"
+                    "plimsoll fetch tatsu-lab/alpaca --dataset\n"
+                    "plimsoll fetch Qwen/Qwen2.5-0.5B --include \"*.json\"\n",
+        .text = "Runs `hf download`, the command of huggingface_hub (pip install -U\n"
+                "huggingface_hub), which puts the files into the hub cache, where every command\n"
+                "finds them by the id. Of a model it fetches the configuration, the tokenizer and\n"
+                "the weights in safetensors, and no copies of them in other formats. A name that\n"
+                "`plimsoll models` knows stands for the first id of its row. A gated model needs\n"
+                "its licence accepted on its page and `hf auth login`. SIGINT and SIGTERM are\n"
+                "passed on, and the same command continues; everything else that keeps `hf` from\n"
+                "fetching is one error with what mends it. Plimsoll opens no connection itself.\n",
+        .run = pl_cmd_fetch,
+        .arg = PL_ARG_HUB_ID,
+        .min_args = 1,
+        .max_args = 1,
+        .flags = PL_FLAG_BIT(DATASET) | PL_FLAG_BIT(REVISION) | PL_FLAG_BIT(INCLUDE),
+    },
+    {
         .name = "devices",
         .summary = "what is in this machine: processor, memory, GPUs",
         .synopsis = "",
