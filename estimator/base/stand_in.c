@@ -1,6 +1,7 @@
 #include "estimator/base/stand_in.h"
 
 #include "estimator/base/alloc.h"
+#include "estimator/base/text.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -171,4 +172,14 @@ pl_err pl_stand_in_list(const char *dir, const char *stem, char **name,
     }
     closedir(list);
     return err;
+}
+
+void pl_stand_in_hint(const struct pl_stand_in *is, const char *dir, struct pl_diag *d) {
+    struct pl_text hint = {0};
+    const char *at = is->hint;
+    for (const char *word; (word = strstr(at, "DIR")); at = word + 3)
+        pl_text_addf(&hint, "%.*s%s", (int)(word - at), at, dir);
+    pl_text_add(&hint, at);
+    pl_diag_hint(d, "%s", hint.failed ? is->hint : pl_text_str(&hint));
+    pl_text_finish(&hint);
 }

@@ -25,5 +25,7 @@ const struct pl_stand_in *pl_stand_in_find(const void *bytes, size_t n);
  * `adapter_model`): *name is malloc'd and *is describes it, or both are NULL. */
 pl_err pl_stand_in_list(const char *dir, const char *stem, char **name,
                         const struct pl_stand_in **is, struct pl_diag *d);
+/* Replaces the hint of a recorded failure by that of *is, with `dir` for the word DIR in it. */
+void pl_stand_in_hint(const struct pl_stand_in *is, const char *dir, struct pl_diag *d);
 
 #endif

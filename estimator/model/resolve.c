@@ -117,7 +117,7 @@ static pl_err refuse_directory(const char *path, struct pl_diag *d) {
     if (!is) return err; /* reading config.json says that there is none */
     pl_diag_at(d, PL_ERR_MODEL_FILE, path, 0, 0, "there is no config.json; there is %s: %s", name,
                is->what);
-    pl_diag_hint(d, "%s", is->hint);
+    pl_stand_in_hint(is, path, d);
     free(name);
     return PL_ERR_MODEL_FILE;
 }

@@ -21,7 +21,7 @@ pl_err pl_weight_files_absent(const char *dir, const char *stem, pl_err absent, 
     pl_diag_at(d, absent, dir, 0, 0,
                "%s has neither %s.safetensors nor %s.safetensors.index.json%s%s%s%s", dir, stem,
                stem, is ? "; it has " : "", is ? name : "", is ? ": " : "", is ? is->what : "");
-    if (is) pl_diag_hint(d, "%s", is->hint);
+    if (is) pl_stand_in_hint(is, dir, d);
     free(name);
     return absent;
 }

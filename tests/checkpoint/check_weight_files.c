@@ -33,7 +33,7 @@ static void refused(const struct rig *r, pl_err err, const char *says, const cha
 static const struct {
     const char *file, *says, *hint;
 } others[] = {
-    {"pytorch_model.bin", "it has pytorch_model.bin", "save_pretrained("},
+    {"pytorch_model.bin", "it has pytorch_model.bin", "').save_pretrained("},
     {"pytorch_model.bin.index.json", "the index of shards that torch.save wrote",
      "save_pretrained("},
     {"model-00001-of-00002.safetensors", "there is no index", "plimsoll fetch OWNER/NAME"},
@@ -59,6 +59,7 @@ START_TEST(what_a_directory_has_instead_is_named) {
     spill(in(dir, "config.json"), "{}", 2);
     spill(in(dir, others[_i].file), "x", 1);
     refused(&r, PL_ERR_MODEL_FILE, others[_i].says, others[_i].hint);
+    ck_assert_ptr_null(strstr(pl_diag_hint_text(&diag), "DIR"));
     rig_close(&r);
 }
 END_TEST
