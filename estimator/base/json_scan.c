@@ -445,7 +445,8 @@ static const struct {
     {BEGINS("\xFE\xFF"), "UTF-16 text, not UTF-8", hint_utf16},
     {BEGINS("{\0"), "UTF-16 text, not UTF-8", hint_utf16},
     {BEGINS("\0{"), "UTF-16 text, not UTF-8", hint_utf16},
-    {BEGINS("<"), "HTML or XML, not JSON", "a failed download: `plimsoll fetch OWNER/NAME` downloads it again"},
+    {BEGINS("<"), "HTML or XML, not JSON",
+     "a failed download: `plimsoll fetch OWNER/NAME` downloads it again"},
     {BEGINS("\x1F\x8B"), "compressed by gzip, not JSON", "unpack it with `gzip -d`"},
     {BEGINS("PK\x03\x04"), "a zip archive, not JSON", "unpack it with `unzip`"},
 #undef BEGINS

@@ -146,14 +146,16 @@ static json_t *listed(const char *command, const char *key) {
     return list;
 }
 
-/* Models of up to 32 layers: the time of a plan is that of its layers. GPUs with kernels. */
+/* Models of up to 32 layers: the time of a plan is that of its layers. No copies in 4 bits, which
+ * only qlora takes. GPUs with kernels. */
 static void list_names(void) {
     json_t *list = listed("models", "models"), *v;
     size_t i;
     json_array_foreach(list, i, v) {
-        if (json_integer_value(json_object_get(v, "layers")) > 32) continue;
-        snprintf(models[n_models++], sizeof *models, "%s",
-                 json_string_value(json_object_get(v, "name")));
+        const char *name = json_string_value(json_object_get(v, "name"));
+        if (json_integer_value(json_object_get(v, "layers")) > 32 || strstr(name, "-4bit"))
+            continue;
+        snprintf(models[n_models++], sizeof *models, "%s", name);
     }
     json_decref(list);
     list = listed("cards", "cards");
