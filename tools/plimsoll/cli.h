@@ -27,7 +27,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* The flags that are not configuration keys: those of every command come first. Names are written with `_`; users may type `-` too.
+/* The flags that are not configuration keys: those of every command come first. Names are written
+ * with `_`; users may type `-` too.
  * X(id, name, short or 0, value, key, unit, help)
  *   value  "" for a switch, a placeholder such as "SIZE", or the choices: "auto|always|never"
  *   key    non-empty: the flag is another spelling of this configuration key, and the value,

@@ -1,7 +1,7 @@
 #include "runtime/data/parquet/lines.h"
 
 #include "estimator/base/alloc.h"
-#include "runtime/data/parquet/write.h"
+#include "runtime/data/parquet/row_json.h"
 #include "runtime/data/unpack.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* write.h - one value of a Parquet file as JSON, put together from the entries of its leaves.
+/* row_json.h - one value of a Parquet file as JSON, put together from the entries of its leaves.
  *
  * In: leaves, each with the value's first entry at its front.  Out: JSON; the leaves stand after
  * the value.  Needs: leaves.

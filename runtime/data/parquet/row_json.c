@@ -1,4 +1,4 @@
-#include "runtime/data/parquet/write.h"
+#include "runtime/data/parquet/row_json.h"
 
 #include "runtime/data/json_write.h"
 
