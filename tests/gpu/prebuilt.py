@@ -40,7 +40,7 @@ OLDEST_DRIVER = {12: 530, 13: 580}
 PRESET = 9
 
 SOURCES = ("estimator", "oom_recovery", "runtime", "tools", "tests")
-SUFFIXES = {".c", ".h", ".cu", ".cuh", ".in", ".build", ".options"}
+SUFFIXES = {".c", ".h", ".cu", ".cuh", ".in", ".build"}
 
 
 class Unusable(Exception):
@@ -53,7 +53,7 @@ def archive_of(bundle, arch):
 
 def digest_of_sources():
     """Of every file that programs are made of: what is measured must be the tree that is there."""
-    files = [ROOT / "meson.build", ROOT / "meson.options"]
+    files = [ROOT / "meson.build", ROOT / "meson_options.txt"]
     for room in SOURCES:
         files += sorted(p for p in (ROOT / room).rglob("*") if p.suffix in SUFFIXES)
     digest = hashlib.sha256()
