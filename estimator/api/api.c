@@ -299,9 +299,17 @@ void pl_receipt_free(char *receipt) {
 
 /* --- the answer ------------------------------------------------------------------------------- */
 
-bool pl_estimate_fits_on_card(const struct pl_vram_estimate *e, double vram_gb) {
+const char *pl_vram_json(const struct pl_vram_estimate *e) {
+    return e ? e->json : NULL;
+}
+
+uint64_t pl_vram_card_bytes(const struct pl_vram_estimate *e) {
     const struct answer *a = (const struct answer *)(const void *)e;
-    return a && vram_gb * 1e9 >= (double)a->card_bytes; /* false for NaN */
+    return a ? a->card_bytes : 0;
+}
+
+bool pl_estimate_fits_on_card(const struct pl_vram_estimate *e, double vram_gb) {
+    return e && vram_gb * 1e9 >= (double)pl_vram_card_bytes(e); /* false for NaN */
 }
 
 size_t pl_estimate_summary(const struct pl_vram_estimate *e, char *buf, size_t size) {

@@ -107,7 +107,7 @@ struct pl_vram_error {
     /* what the command would exit with: 1 memory, 2 usage, 3 an architecture that cannot be
      * computed here (MODEL_UNSUPPORTED), 5 a bad model file */
     int exit_status;
-    char code[64];   /* "MODEL_FILE"; stable for ever */
+    char code[64]; /* "MODEL_FILE"; stable for ever */
     char message[2048];
     char hint[512]; /* "" when there is none */
 };
@@ -142,6 +142,11 @@ PL_PUBLIC bool pl_estimate_fits_on_card(const struct pl_vram_estimate *e, double
 /* "VRAM estimate (lora, 7.6B params, batch=2, seq=2048): total=17.4GB" into buf, cut to `size` with
  * its NUL. Returns the length of the whole text, as snprintf does; 0 for NULL. */
 PL_PUBLIC size_t pl_estimate_summary(const struct pl_vram_estimate *e, char *buf, size_t size);
+
+/* For languages that cannot read this header: `json` of the estimate, NULL for NULL; and the bytes
+ * that pl_estimate_fits_on_card() compares with, 0 for NULL. */
+PL_PUBLIC const char *pl_vram_json(const struct pl_vram_estimate *e);
+PL_PUBLIC uint64_t pl_vram_card_bytes(const struct pl_vram_estimate *e);
 
 PL_PUBLIC void pl_estimate_free(struct pl_vram_estimate *e); /* NULL-safe */
 

@@ -49,5 +49,5 @@ for program in fits fits-static; do
 done
 
 shown=$(nm -D --defined-only "$lib/libplimsoll.so" | awk '{ print $3 }' | LC_ALL=C sort | tr '\n' ' ')
-want="pl_estimate_fits_on_card pl_estimate_free pl_estimate_summary pl_estimate_vram pl_receipt_free pl_receipt_vram pl_version "
+want="pl_estimate_fits_on_card pl_estimate_free pl_estimate_summary pl_estimate_vram pl_receipt_free pl_receipt_vram pl_version pl_vram_card_bytes pl_vram_json "
 [ "$shown" = "$want" ] || { echo "symbols: $shown" >&2; exit 1; }
