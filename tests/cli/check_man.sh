@@ -27,6 +27,8 @@ complain() {
 for page in "$pages"/*.[15]; do
     show "$page" >"$dir/shown"
     [ ! -s "$dir/warnings" ] || complain "$page: $(cat "$dir/warnings")"
+    MANWIDTH=80 man --warnings -l "$page" 2>"$dir/warnings" >/dev/null
+    [ ! -s "$dir/warnings" ] || complain "$page, 80 columns: $(cat "$dir/warnings")"
     [ "$(grep -cE '^(NAME|DESCRIPTION|SEE ALSO)$' "$dir/shown")" -ge 2 ] || complain "$page: empty"
 done
 "$PLIMSOLL" help | sed -n '/^Commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p' >"$dir/commands"

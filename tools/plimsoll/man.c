@@ -9,7 +9,8 @@
 /* --- text ------------------------------------------------------------------------------------ */
 
 /* A bare `-` is a hyphen, which a terminal may show as another character than the one to type;
- * a point or an apostrophe at the beginning of a line is a request. */
+ * a point or an apostrophe at the beginning of a line is a request. A list of choices, which may be
+ * longer than a line, is broken after a bar. */
 static void add_escaped(struct pl_text *t, const char *s, size_t n, bool set_bold) {
     bool bold = false, line_start = t->len == 0 || t->data[t->len - 1] == '\n';
     for (size_t i = 0; i < n; i++) {
@@ -21,6 +22,8 @@ static void add_escaped(struct pl_text *t, const char *s, size_t n, bool set_bol
             pl_text_add(t, "\\e");
         else if (s[i] == '-')
             pl_text_add(t, "\\-");
+        else if (s[i] == '|')
+            pl_text_add(t, "|\\:");
         else
             pl_text_addn(t, s + i, 1);
     }
