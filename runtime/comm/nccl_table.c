@@ -1,12 +1,14 @@
 /* nccl_table.c - NCCL, loaded when ranks open rather than linked: a single GPU does not need it. */
 #include "runtime/comm/nccl_table.h"
 #include "estimator/base/alloc.h"
+#include "runtime/comm/library.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[] = {"libnccl.so.2", "/usr/local/cuda/lib64/libnccl.so.2"};
+static const char *const names[] = {"libnccl.so.2", "nvidia/nccl/lib/libnccl.so.2",
+                                    "/usr/local/cuda/lib64/libnccl.so.2"};
 
 /* The context of the GPU lives until the process ends, with kernels in it that this library put
  * there: its code must not go before. */
@@ -17,7 +19,7 @@ static void *open_library(void) {
     void *library = NULL;
     if (given && *given) return dlopen(given, FLAGS);
     for (size_t i = 0; i < sizeof names / sizeof *names && !library; i++)
-        library = dlopen(names[i], FLAGS);
+        library = pl_library_open(names[i], FLAGS);
     return library;
 }
 

@@ -62,9 +62,9 @@ struct pl_nccl {
     pl_nccl_mem_free mem_free;
 };
 
-/* Finds the library: PLIMSOLL_NCCL names one, else libnccl.so.2 as the loader finds it, else in the
- * directories of NVIDIA's installers. COMM_INIT says what is missing, or which version was
- * found. */
+/* Finds the library: PLIMSOLL_NCCL names one, else libnccl.so.2 as the loader finds it, else in
+ * NVIDIA's wheels next to the program, else in the directories of NVIDIA's installers. COMM_INIT
+ * says what is missing, or which version was found. */
 pl_err pl_nccl_load(const struct pl_nccl **out, struct pl_diag *d);
 /* Frees the table; the library stays in the process. NULL-safe; sets *nccl to NULL. */
 void pl_nccl_unload(const struct pl_nccl **nccl);

@@ -2,21 +2,24 @@
  * estimates must not pay for it, and the program must start where it is missing. */
 #include "runtime/device/cuda/lt.h"
 #include "estimator/base/alloc.h"
+#include "runtime/comm/library.h"
 
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The loader searches for the first two; the last rows say where NVIDIA's installer puts the
- * toolkit, which few add to its search. `version`: the CUDA that a driver must know for a library
- * to start. */
+/* The loader searches for the first two; the next two come with NVIDIA's wheels; the last rows say
+ * where NVIDIA's installer puts the toolkit, which few add to its search. `version`: the CUDA that
+ * a driver must know for a library to start. */
 static const struct {
     int version;
     const char *name;
 } libraries[] = {
     {13000, "libcublasLt.so.13"},
     {12000, "libcublasLt.so.12"},
+    {13000, "nvidia/cu13/lib/libcublasLt.so.13"},
+    {12000, "nvidia/cublas/lib/libcublasLt.so.12"},
     {13000, "/usr/local/cuda/lib64/libcublasLt.so.13"},
     {12000, "/usr/local/cuda/lib64/libcublasLt.so.12"},
 };
@@ -55,16 +58,15 @@ static pl_err start(const struct pl_lt *lt, const char *name, struct pl_diag *d)
 
 /* *found: true if there is such a library. */
 static pl_err try_library(struct pl_lt *lt, const char *name, bool *found, struct pl_diag *d) {
-    lt->library = dlopen(name, FLAGS);
+    lt->library = pl_library_open(name, FLAGS);
     *found = lt->library != NULL;
     if (!*found) {
         const char *why = dlerror();
         return pl_diag_set(d, PL_ERR_NO_DEVICE, NEEDS "%s", why ? why : "it was not found");
     }
     const char *lacks = find_functions(lt);
-    const pl_err err =
-        lacks ? pl_diag_set(d, PL_ERR_NO_DEVICE, NEEDS "%s lacks %s", name, lacks)
-              : start(lt, name, d);
+    const pl_err err = lacks ? pl_diag_set(d, PL_ERR_NO_DEVICE, NEEDS "%s lacks %s", name, lacks)
+                             : start(lt, name, d);
     if (err == PL_ERR_OK) return err;
     dlclose(lt->library);
     lt->library = NULL;
@@ -97,8 +99,7 @@ pl_err pl_lt_load(const struct pl_lt **out, struct pl_diag *d) {
     if (!lt) return pl_host_oom(d, "cuBLASLt");
     const char *given = getenv("PLIMSOLL_CUBLASLT");
     bool found;
-    const pl_err err =
-        given && *given ? try_library(lt, given, &found, d) : find_library(lt, d);
+    const pl_err err = given && *given ? try_library(lt, given, &found, d) : find_library(lt, d);
     if (err == PL_ERR_OK) {
         *out = lt;
         return err;
