@@ -15,5 +15,5 @@ command -v shellcheck >/dev/null 2>&1 || {
     echo "skipped: needs the package shellcheck"
     exit 77
 }
-shellcheck -x tools/setup tools/quickstart tools/quickstart-data tools/test tools/fuzz tools/torture .ci/run \
-    tests/cli/check_scripts.sh tests/cli/pages_sandbox.sh configs/slurm-*.sh
+shellcheck -x tools/setup tools/quickstart tools/quickstart-data tools/test tools/package tools/packaging/cc_old_glibc tools/fuzz tools/torture .ci/run \
+    tests/cli/check_scripts.sh tests/cli/pages_sandbox.sh tests/packages/*.sh configs/slurm-*.sh
