@@ -2,10 +2,10 @@
 """What is felt at a terminal: an answer, the first step of a run, text into tokens.
 
 Usage: compare_use.py PLIMSOLL [TOKENIZER-DIRECTORY] [--rounds N] [--megabytes N]
-Run in the source tree after tools/quickstart. Prints one JSON object of medians; memory is the peak
+Run in the source tree, whose quickstart gives the first step. Prints one JSON object of medians; memory is the peak
 that is resident. Text into tokens is compared with the package `tokenizers` of PyPI where this
 interpreter has it: both are processes that read the same JSON lines and write the identifiers of
-each as a JSON line. The text is the sources of this interpreter's own library.
+each as a JSON line; `tokenizers_count` writes how many there are and no more. The text is the sources of this interpreter's own library.
 """
 import argparse
 import json
@@ -25,8 +25,12 @@ import json, sys
 from tokenizers import Tokenizer
 tokenizer = Tokenizer.from_file(sys.argv[1])
 rows = [json.loads(line)["text"] for line in sys.stdin]
-for encoding in tokenizer.encode_batch(rows, add_special_tokens=False):
-    print(json.dumps({"ids": encoding.ids}))
+encodings = tokenizer.encode_batch(rows, add_special_tokens=False)
+if "--count" in sys.argv:
+    print(sum(len(encoding.ids) for encoding in encodings))
+else:
+    for encoding in encodings:
+        print(json.dumps({"ids": encoding.ids}))
 """
 
 
@@ -87,13 +91,14 @@ def tokens(plimsoll, tokenizer, rounds, megabytes):
         commands = {"plimsoll": [plimsoll, "tokenize", "--tokenizer", tokenizer,
                                  "--no-special-tokens", "--json"],
                     "tokenizers": [sys.executable, "-c", TOKENIZERS, f"{tokenizer}/tokenizer.json"]}
+        commands["tokenizers_count"] = commands["tokenizers"] + ["--count"]
         try:
             import tokenizers
             result["tokenizers_version"] = tokenizers.__version__
         except ImportError:
-            del commands["tokenizers"]
+            del commands["tokenizers"], commands["tokenizers_count"]
         ids = {}
-        for name, command in commands.items():
+        for name, command in list(commands.items())[:2]:
             with open(rows, "rb") as stdin, open(f"{scratch}/{name}", "wb") as out:
                 timed(command, stdin, out)
             with open(f"{scratch}/{name}", encoding="utf-8") as out:
@@ -117,6 +122,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--megabytes", type=int, default=25)
     given = parser.parse_args()
+    subprocess.run(["tools/quickstart-data", "build/quickstart/text.jsonl"], check=True)
     # The memory of a process that is smaller than this one is not known to wait4().
     result = {
         "answer": medians(4 * given.rounds + 1,

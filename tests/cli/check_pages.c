@@ -3,7 +3,7 @@
  *   1  a fence that begins with "$ plimsoll" shows a command and all that it prints on stdout
  *   2  every command of an `sh` fence ends without an error, in a directory that has the models and
  *      data that it names (pages_sandbox.sh); those of the build and of measurements, and those of
- *      the pages for maintainers, are not run, and name programs that exist
+ *      the pages about the source tree and installing, are not run, and name programs that exist
  *   3  a `yaml` fence that begins with "# NAME.yaml" is a job, and commands find it by that name
  *   4  the statuses of the reference are those of the command
  *
@@ -31,14 +31,12 @@ static const struct {
     const char *first; /* how the first word of the command begins */
     const char *root;  /* its part that is not a directory of the source tree; NULL: a directory of
                           the system */
-} elsewhere[] = {{"tools/", ""},
-                 {"tests/", ""},
-                 {"build/tests/", "build/"},
-                 {"meson", NULL},
-                 {"ninja", NULL}};
+} elsewhere[] = {
+    {"tools/", ""}, {"tests/", ""}, {"build/tests/", "build/"}, {"meson", NULL}, {"ninja", NULL}};
 
-/* The pages about work on the source tree. Their commands change it, or take hours. */
-static const char *const for_maintainers[] = {"docs/testing.md", "docs/gpu-report.md"};
+/* The pages about work on the source tree, and about installing. Their commands change the tree or
+ * the system, or take hours. */
+static const char *const not_run[] = {"docs/testing.md", "docs/gpu-report.md", "docs/install.md"};
 
 /* malloc'd: the content of the fence whose first line is `*at`; *at moves past the fence. */
 static char *fence_content(const char **at) {
@@ -119,9 +117,9 @@ static bool is_elsewhere(const char *command) {
     return false;
 }
 
-static bool is_for_maintainers(const char *page) {
-    for (size_t i = 0; i < sizeof for_maintainers / sizeof *for_maintainers; i++)
-        if (strcmp(page, for_maintainers[i]) == 0) return true;
+static bool is_not_run(const char *page) {
+    for (size_t i = 0; i < sizeof not_run / sizeof *not_run; i++)
+        if (strcmp(page, not_run[i]) == 0) return true;
     return false;
 }
 
@@ -132,7 +130,7 @@ static bool lacks_ranks(const char *command) {
 }
 
 static void run_command(const char *page, const char *command) {
-    if (is_elsewhere(command) || is_for_maintainers(page) || lacks_ranks(command)) return;
+    if (is_elsewhere(command) || is_not_run(page) || lacks_ranks(command)) return;
     struct outcome o = child_run((const char *[]){"sh", "-c", command, NULL}, dir, LIMIT_SECONDS);
     ck_assert_msg(o.status == 0 && !strstr(o.err, "plimsoll: error"), "%s: %s\nexit %d\n%s%s", page,
                   command, o.status, o.out, o.err);
