@@ -193,15 +193,18 @@ PL_TRAFFIC(GATHER_ADD, 1.5)
 PL_GRADIENT(GATHER_ADD, SCATTER_ROWS)
 
 PL_OP(CROSS_ENTROPY, cross_entropy, ROWS, ALONE,
-      "adds sum(lse - logit[target]) to loss[0]; with attr.gradient logits become d loss/d logits "
-      "times batch.loss_scale, without it the rows whose first largest logit is the target's are "
-      "counted in loss[1]. rows: those of the chunk",
+      "adds sum(weight * (lse - logit[target])) to loss[0]; with attr.gradient logits become d "
+      "loss/d logits times batch.loss_scale. weight is 1 without weights; logp = logit[target] - "
+      "lse. Without gradient, weights and logp the rows whose first largest logit is the target's "
+      "are counted in loss[1]. rows: those of the chunk",
       PL_IN(CROSS_ENTROPY, LOGITS, "logits", FLOAT, IN_PLACE, T, V)
       PL_IN(CROSS_ENTROPY, TARGETS, "targets", I32, NEEDED, T, ONE)
       PL_IN(CROSS_ENTROPY, LOSS, "loss", F64, IN_PLACE, TWO, ONE)
-      PL_IN(CROSS_ENTROPY, WS, "ws", U8, SCRATCH, ANY, ONE),
+      PL_IN(CROSS_ENTROPY, WS, "ws", U8, SCRATCH, ANY, ONE)
+      PL_IN(CROSS_ENTROPY, WEIGHTS, "weights", F32, OPTIONAL, T, ONE),
       PL_OUT(CROSS_ENTROPY, LOGITS, "logits", FLOAT, IN_PLACE, T, V)
-      PL_OUT(CROSS_ENTROPY, LOSS, "loss", F64, IN_PLACE, TWO, ONE))
+      PL_OUT(CROSS_ENTROPY, LOSS, "loss", F64, IN_PLACE, TWO, ONE)
+      PL_OUT(CROSS_ENTROPY, LOGP, "logp", F64, OPTIONAL, T, ONE))
 PL_SCRATCH(CROSS_ENTROPY, pl_ws_cross_entropy, pl_ws_cuda_cross_entropy)
 PL_TRAFFIC(CROSS_ENTROPY, 3.5)
 PL_GRADIENT(CROSS_ENTROPY, CROSS_ENTROPY)

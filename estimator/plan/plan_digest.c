@@ -55,14 +55,31 @@ static void add_operands(struct pl_digest *h, const struct pl_operand *list, uin
     }
 }
 
+/* The operands that an op has always had; those that it got later count where they are there, as if
+ * a row had never been shorter. */
+static uint32_t count_operands(const struct pl_operand *list, uint32_t n, uint32_t always) {
+    while (n > always && list[n - 1].id == PL_NONE)
+        n--;
+    return n;
+}
+
+static void add_all_operands(struct pl_digest *h, const struct pl_op *op) {
+    uint32_t n_in = op->n_in, n_out = op->n_out;
+    if (op->kind == PL_OP_CROSS_ENTROPY) {
+        n_in = count_operands(op->in, n_in, PL_CROSS_ENTROPY_WEIGHTS);
+        n_out = count_operands(op->out, n_out, PL_CROSS_ENTROPY_OUT_LOGP);
+    }
+    add_operands(h, op->in, n_in);
+    add_operands(h, op->out, n_out);
+}
+
 static void add_op(struct pl_digest *h, const struct pl_op *op) {
     add_text(h, pl_op_name(op->kind));
     add_text(h, pl_phase_name(op->phase));
     add_number(h, op->layer);
     add_number(h, op->backward * 4u + op->recompute * 2u + op->host);
     add_attr(h, &op->attr);
-    add_operands(h, op->in, op->n_in);
-    add_operands(h, op->out, op->n_out);
+    add_all_operands(h, op);
     add_real(h, op->flops);
 }
 

@@ -80,7 +80,8 @@ static void draw_target(struct trial *t, struct operand *logits, struct operand 
 }
 
 /* Logits wander down the row, so that the running maximum changes and much underflows; the first
- * rows have one that stands above all by more than fp32 can add. */
+ * rows have one that stands above all by more than fp32 can add. Rounds take turns between no
+ * weights, weights with log-probabilities, and these alone. */
 static void build_cross_entropy(struct trial *t) {
     const struct shape s = draw_shape(t);
     t->attr.gradient = draw(t, 0, 1);
@@ -97,21 +98,46 @@ static void build_cross_entropy(struct trial *t) {
     also_out(t, logits, 0);
     also_out(t, add_vector_in(t, 2, 2, PL_DTYPE_F64), 1);
     add_ws(t, 3, s.rows, s.cols);
+    if (t->round % 3 == 1) {
+        struct operand *weights = add_vector_in(t, 4, s.rows, PL_DTYPE_F32);
+        for (uint64_t i = 0; i < s.rows; i++)
+            set_value(weights, i, 0, i % 5 ? draw_normal(t) : 0);
+    }
+    if (t->round % 3) add_vector_out(t, 2, s.rows, PL_DTYPE_F64);
+}
+
+/* One row; returns its loss. */
+static double reference_loss_of_row(struct trial *t, uint64_t row, double weight) {
+    struct operand *l = t->out[0], *logp = t->out[2];
+    const uint64_t at = row * l->view.cols;
+    const double *target = t->in[1]->x + row;
+    const double loss = ref_cross_entropy(1, l->view.cols, l->x + at, target);
+    if (logp) {
+        logp->want[row] = -loss;
+        logp->scale[row] = 1 + loss;
+    }
+    if (t->attr.gradient)
+        ref_cross_entropy_bwd(1, l->view.cols, (double)t->batch.loss_scale * weight, l->x + at,
+                              target, l->want + at, l->scale + at);
+    return weight * loss;
 }
 
 static void reference_cross_entropy(struct trial *t) {
     struct operand *l = t->out[0], *loss = t->out[1];
-    const double added = ref_cross_entropy(l->view.rows, l->view.cols, l->x, t->in[1]->x);
-    loss->want[0] += added;
-    loss->scale[0] = 1 + fabs(added) + fabs(loss->x[0]) + (double)l->view.rows;
+    const struct operand *weights = t->in[4];
+    double magnitude = 0;
+    for (uint64_t i = 0; i < l->view.rows; i++) {
+        const double added = reference_loss_of_row(t, i, weights ? weights->x[i] : 1);
+        loss->want[0] += added;
+        magnitude += fabs(added);
+    }
+    loss->scale[0] = 1 + magnitude + fabs(loss->x[0]) + (double)l->view.rows;
     loss->scale[1] = 1e-6; /* whole numbers */
-    for (uint64_t i = 0; !t->attr.gradient && i < l->view.rows; i++)
+    const bool counts = !t->attr.gradient && !weights && !t->out[2];
+    for (uint64_t i = 0; counts && i < l->view.rows; i++)
         loss->want[1] += first_largest(l, i) == (uint64_t)t->in[1]->x[i];
-    if (t->attr.gradient)
-        ref_cross_entropy_bwd(l->view.rows, l->view.cols, (double)t->batch.loss_scale, l->x,
-                              t->in[1]->x, l->want, l->scale);
     for (uint64_t i = 0; t->attr.gradient && i < l->view.rows * l->view.cols; i++)
-        l->scale[i] = fmax(l->scale[i], 1e-30);
+        l->scale[i] = fmax(fabs(l->scale[i]), 1e-30);
 }
 
 /* exp(x - max) carries the rounding of the difference, half a unit of up to 2^7: 8e-6 for logits

@@ -37,7 +37,7 @@ static const struct {
     {PL_OP_SWIGLU_BWD, "-b>b -f>f"},
     {PL_OP_GEGLU, "b>b f>f"},
     {PL_OP_GEGLU_BWD, "-b>b -f>f"},
-    {PL_OP_CROSS_ENTROPY, ">b >f"},
+    {PL_OP_CROSS_ENTROPY, "----f>b ----f>f >b >f"},
     {PL_OP_SQUARE_SUM, "b> f>"},
     {PL_OP_CLIP_SCALE, ">"},
     {PL_OP_ADAMW, "-b>bbb -b>bbbf -b>bff -b>bfff -f>bbbf -f>bfff -f>fbb -f>fff"},

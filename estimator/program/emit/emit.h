@@ -50,6 +50,7 @@ struct pl_token_window {
 
 struct pl_inputs { /* input tensors of a phase */
     struct pl_val ids, order, positions, offsets, samples, target_rows, targets;
+    struct pl_val weights; /* of targets; PL_NO_VAL: all are 1 */
 };
 
 /* An addition that waits for data from other ranks. */
@@ -98,6 +99,7 @@ struct pl_builder {
     uint32_t n_loops;        /* number of loops and of their pieces so far */
     bool host;               /* ops run on the host */
     struct pl_inputs in;
+    struct pl_val logp; /* log-probabilities of the targets; PL_NO_VAL: the phase gives none */
     uint32_t *weight;                /* [layers * PL_SLOT_COUNT], global slots in layer 0 */
     struct pl_adapter_slot *adapter; /* [layers * PL_SLOT_COUNT]; NULL without LoRA */
     struct pl_quant_slot *quant;     /* [layers * PL_SLOT_COUNT]; NULL but for QLoRA */

@@ -97,14 +97,20 @@ struct pl_operand pl_build_logits(struct pl_builder *b, struct pl_operand h,
     return adapter_logits(b, h, logits);
 }
 
+/* Rows of a tensor of targets that only some losses have. */
+static struct pl_operand chunk_of(struct pl_val v, uint64_t row0, uint64_t nrows) {
+    return v.id == PL_NONE ? pl_arg_none : pl_arg_rows(v, row0, nrows);
+}
+
 static void chunk_loss(struct pl_builder *b, uint32_t logits, uint64_t row0, uint64_t nrows) {
     if (b->err != PL_ERR_OK) return;
     struct pl_attr attr = {.gradient = b->training, .accumulate = PL_ACC_ADD};
     struct pl_operand ws = pl_build_workspace(b, PL_OP_CROSS_ENTROPY, &attr, nrows, b->m->vocab);
     struct pl_operand l = chunk_window(b, logits, row0, nrows);
     struct pl_operand loss = pl_build_loss(b);
-    struct pl_operand in[] = {l, pl_arg_rows(b->in.targets, row0, nrows), loss, ws};
-    struct pl_operand out[] = {l, loss};
+    struct pl_operand in[] = {l, pl_arg_rows(b->in.targets, row0, nrows), loss, ws,
+                              chunk_of(b->in.weights, row0, nrows)};
+    struct pl_operand out[] = {l, loss, chunk_of(b->logp, row0, nrows)};
     PL_EMIT(b, CROSS_ENTROPY, attr, in, out);
 }
 

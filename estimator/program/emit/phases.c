@@ -18,6 +18,7 @@ void pl_build_begin_phase(struct pl_builder *b, enum pl_phase phase) {
     b->layer = PL_NONE;
     b->backward = b->recompute = false;
     b->training = phase == PL_PHASE_MICRO;
+    b->logp = PL_NO_VAL;
     b->p->phases[phase].first_op = b->p->n_ops;
 }
 
@@ -37,6 +38,7 @@ static struct pl_val input(struct pl_builder *b, const char *name, enum pl_role 
 void pl_build_inputs(struct pl_builder *b) {
     struct pl_inputs *in = &b->in;
     uint64_t seqs = b->p->seqs;
+    in->weights = PL_NO_VAL;
     in->ids = input(b, "ids", PL_ROLE_IDS, PL_ROWS_TOKENS, 0, PL_DTYPE_I32);
     if (b->training && pl_build_embedding_trains(b))
         in->order = input(b, "order", PL_ROLE_ORDER, PL_ROWS_TOKENS, 0, PL_DTYPE_I32);

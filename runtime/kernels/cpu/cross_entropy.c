@@ -2,8 +2,8 @@
  *
  * Two passes over a row: a running maximum with the sum of exponentials relative to it (Milakov and
  * Gimelshein, 2018), then softmax minus one-hot. Rows leave their loss in the workspace; one thread
- * adds them in order, so loss[0] is the same for any chunking and any number of threads. Without a
- * gradient the sign of a row's loss, which is above 0, says that the target is the row's first
+ * adds them in order, so loss[0] is the same for any chunking and any number of threads. Where rows are
+ * counted the sign of a row's loss, which is above 0, says that the target is the row's first
  * largest logit: the count costs no memory. */
 #include "estimator/ops/scratch/scratch_bytes.h"
 #include "runtime/kernels/cpu/chunk.h"
@@ -15,9 +15,12 @@
 struct cross_entropy {
     struct pl_view logits; /* [T,V] */
     const int32_t *targets;
-    double *row_loss; /* [T] */
+    double *row_loss;     /* [T] */
+    const float *weights; /* [T]; NULL: 1 */
+    double *logp;         /* [T], nullable */
     float scale;
     bool gradient;
+    bool counts; /* loss[1] gets the number of rows whose target is the first largest logit */
 };
 
 /* The largest of n numbers, at least `least`; NaN is passed over (the sum will carry it). A maximum
@@ -64,14 +67,15 @@ static double softmax_sum(const struct pl_view *v, uint64_t row, float *max) {
 static void write_gradient(const struct cross_entropy *t, uint64_t row, float max, double sum) {
     float buf[PL_CHUNK], out[PL_CHUNK];
     const uint64_t target = (uint64_t)t->targets[row];
-    const float factor = (float)((double)t->scale / sum);
+    const float scale = t->weights ? t->scale * t->weights[row] : t->scale;
+    const float factor = (float)((double)scale / sum);
     for (uint64_t c = 0, n; c < t->logits.cols; c += n) {
         n = pl_chunk_size(t->logits.cols, c);
         const float *x = pl_chunk(&t->logits, row, c, n, buf);
         float *g = pl_chunk_out(&t->logits, row, c, out);
         for (uint64_t i = 0; i < n; i++)
             g[i] = pl_expf(x[i] - max) * factor;
-        if (target >= c && target < c + n) g[target - c] -= t->scale;
+        if (target >= c && target < c + n) g[target - c] -= scale;
         pl_chunk_store(&t->logits, row, c, n, g);
     }
 }
@@ -96,17 +100,18 @@ static void loss_rows(void *arg, uint64_t row0, uint64_t row1, uint32_t worker) 
         const double sum = softmax_sum(&t->logits, i, &max);
         pl_widen(&target, pl_at(&t->logits, i, (uint64_t)t->targets[i]), t->logits.dtype, 1);
         t->row_loss[i] = log(sum) + ((double)max - (double)target);
-        if (t->gradient)
-            write_gradient(t, i, max, sum);
-        else if (is_first_largest(t, i, max, target))
+        if (t->logp) t->logp[i] = -t->row_loss[i];
+        if (t->weights) t->row_loss[i] *= (double)t->weights[i];
+        if (t->gradient) write_gradient(t, i, max, sum);
+        if (t->counts && is_first_largest(t, i, max, target))
             t->row_loss[i] = -(t->row_loss[i] < DBL_MIN ? DBL_MIN : t->row_loss[i]);
     }
 }
 
 static void add_rows(const struct cross_entropy *t, double loss[2]) {
     for (uint64_t i = 0; i < t->logits.rows; i++)
-        loss[0] += t->gradient ? t->row_loss[i] : fabs(t->row_loss[i]);
-    for (uint64_t i = 0; !t->gradient && i < t->logits.rows; i++)
+        loss[0] += t->counts ? fabs(t->row_loss[i]) : t->row_loss[i];
+    for (uint64_t i = 0; t->counts && i < t->logits.rows; i++)
         loss[1] += t->row_loss[i] < 0;
 }
 
@@ -116,13 +121,17 @@ static bool are_in_range(const int32_t *targets, uint64_t n, uint64_t vocab) {
     return true;
 }
 
-/* in: logits[T,V]! targets[T]i32 loss[2]f64! ws; out: logits[T,V]! loss[2]f64!. */
+/* in: logits[T,V]! targets[T]i32 loss[2]f64! ws weights?[T]f32;
+ * out: logits[T,V]! loss[2]f64! logp?[T]f64. */
 pl_err PL_CPU(cross_entropy)(struct pl_device *dev, const struct pl_call *c) {
     struct cross_entropy t = {.logits = c->out[PL_CROSS_ENTROPY_OUT_LOGITS],
                               .targets = c->in[PL_CROSS_ENTROPY_TARGETS].p,
                               .row_loss = c->in[PL_CROSS_ENTROPY_WS].p,
+                              .weights = c->in[PL_CROSS_ENTROPY_WEIGHTS].p,
+                              .logp = c->out[PL_CROSS_ENTROPY_OUT_LOGP].p,
                               .scale = c->batch->loss_scale,
                               .gradient = c->attr->gradient};
+    t.counts = !t.gradient && !t.weights && !t.logp;
     const uint64_t need = pl_op_workspace_bytes(&dev->traits, PL_OP_CROSS_ENTROPY, c->attr,
                                                 t.logits.rows, t.logits.cols);
     if (!pl_ws_holds(&c->in[PL_CROSS_ENTROPY_WS], need) ||

@@ -3,7 +3,7 @@
  * A block owns a row and passes over it twice: a running maximum with the sum of exponentials
  * relative to it (Milakov and Gimelshein, 2018), then softmax minus one-hot, which mostly finds the
  * row in the L2 cache. Rows leave their loss in the workspace; a second launch adds them in a fixed
- * order. Without a gradient the sign of a row's loss, which is above 0, says that the target is
+ * order. Where rows are counted the sign of a row's loss, which is above 0, says that the target is
  * the row's first largest logit: the count costs no memory. Targets are known on the device only:
  * one outside the vocabulary makes the loss NaN. */
 #include "runtime/kernels/cuda/common.cuh"
@@ -19,10 +19,13 @@ namespace {
 template <typename T> struct loss {
     pl_mat<T> logits; /* [T,V] */
     const int32_t *targets;
-    double *row_loss; /* [T] */
+    double *row_loss;     /* [T] */
+    const float *weights; /* [T]; NULL: 1 */
+    double *logp;         /* [T], nullable */
     const struct pl_facts *facts;
     uint32_t vocab;
     bool gradient;
+    bool counts; /* of rows whose target is the first largest logit */
 };
 
 /* Elements e with col + e >= cols do not count. */
@@ -83,7 +86,8 @@ __device__ __forceinline__ void write_pack(const loss<T> &t, uint64_t row, uint3
 template <typename T, int V>
 __device__ __forceinline__ void write_gradient(const loss<T> &t, uint64_t row, uint32_t target,
                                                float max, float sum) {
-    const float scale = t.facts->loss_scale, factor = scale / sum;
+    const float weight = t.weights ? t.weights[row] : 1.0f;
+    const float scale = t.facts->loss_scale * weight, factor = scale / sum;
     const uint32_t step = blockDim.x * V;
     for (uint32_t begin = threadIdx.x * V; begin < t.vocab; begin += BATCH * step) {
         pl_pack<T, V> x[BATCH];
@@ -118,10 +122,13 @@ template <typename T, int V> __global__ void __launch_bounds__(MOST) loss_rows(c
     if (threadIdx.x == 0 && target < t.vocab) at_target = t.logits.get(row, target);
     const float top = pl_team_reduce<pl_max>(max, (float *)shared);
     const double total = pl_team_reduce<pl_add>((double)(sum * expf(max - top)), shared);
-    const bool right = !t.gradient && is_first_largest(t, row, target, top, (float *)shared);
+    const bool right = t.counts && is_first_largest(t, row, target, top, (float *)shared);
     if (threadIdx.x == 0) {
-        const double at = log(total) + ((double)top - (double)at_target);
-        t.row_loss[row] = right ? -(at < DBL_MIN ? DBL_MIN : at) : at;
+        const double of_row = log(total) + ((double)top - (double)at_target);
+        if (t.logp) t.logp[row] = -of_row;
+        t.row_loss[row] = right       ? -(of_row < DBL_MIN ? DBL_MIN : of_row)
+                          : t.weights ? of_row * (double)t.weights[row]
+                                      : of_row;
     }
     if (!t.gradient) return;
     __syncthreads(); /* the target's logit was read */
@@ -149,14 +156,17 @@ struct loss_call {
     struct pl_view logits;
     const int32_t *targets;
     double *row_loss;
+    const float *weights;
+    double *logp;
     const struct pl_facts *facts;
-    bool gradient;
+    bool gradient, counts;
 };
 
 template <typename T, int V> void launch(const struct loss_call *l, cudaStream_t stream) {
     const uint32_t vocab = (uint32_t)l->logits.cols;
     const loss<T> t = {
-        pl_mat_of<T>(l->logits), l->targets, l->row_loss, l->facts, vocab, l->gradient};
+        pl_mat_of<T>(l->logits), l->targets, l->row_loss, l->weights, l->logp, l->facts, vocab,
+        l->gradient, l->counts};
     const uint64_t warps = pl_u64_div_up(vocab, V * PL_WARP);
     const unsigned threads = (unsigned)pl_u64_min(warps * PL_WARP, MOST);
     PL_LAUNCH((loss_rows<T, V>), dim3((unsigned)l->logits.rows), dim3(threads),
@@ -165,13 +175,16 @@ template <typename T, int V> void launch(const struct loss_call *l, cudaStream_t
 
 } // namespace
 
-/* in: logits[T,V]! targets[T]i32 loss[2]f64! ws; out: logits[T,V]! loss[2]f64!. */
+/* in: logits[T,V]! targets[T]i32 loss[2]f64! ws weights?[T]f32;
+ * out: logits[T,V]! loss[2]f64! logp?[T]f64. */
 extern "C" pl_err pl_cuda_cross_entropy(struct pl_device *dev, const struct pl_call *c) {
     static void (*const by_form[PL_FORMS])(const struct loss_call *, cudaStream_t) =
         PL_FORM_TABLE(launch);
-    const struct loss_call l = {
+    struct loss_call l = {
         c->out[PL_CROSS_ENTROPY_OUT_LOGITS], (const int32_t *)c->in[PL_CROSS_ENTROPY_TARGETS].p,
-        (double *)c->in[PL_CROSS_ENTROPY_WS].p, c->batch->facts, c->attr->gradient};
+        (double *)c->in[PL_CROSS_ENTROPY_WS].p, (const float *)c->in[PL_CROSS_ENTROPY_WEIGHTS].p,
+        (double *)c->out[PL_CROSS_ENTROPY_OUT_LOGP].p, c->batch->facts, c->attr->gradient, false};
+    l.counts = !l.gradient && !l.weights && !l.logp;
     const uint64_t rows = l.logits.rows;
     const uint64_t need =
         pl_op_workspace_bytes(&dev->traits, PL_OP_CROSS_ENTROPY, c->attr, rows, l.logits.cols);
@@ -183,7 +196,7 @@ extern "C" pl_err pl_cuda_cross_entropy(struct pl_device *dev, const struct pl_c
     if (rows == 0 || l.logits.cols == 0) return PL_ERR_OK;
     by_form[pl_form_of(views, 1)](&l, stream);
     PL_LAUNCH(add_losses, dim3(1), dim3(ADDERS), ADDERS / PL_WARP * sizeof(double), stream,
-              l.row_loss, (uint32_t)rows, !l.gradient,
+              l.row_loss, (uint32_t)rows, l.counts,
               (double *)c->out[PL_CROSS_ENTROPY_OUT_LOSS].p);
     return pl_cuda_launched();
 }
