@@ -11,7 +11,7 @@
 
 static const char *const dataset_formats[] =
     {/* PL_FORMAT_* */
-     "auto", "tokens", "text", "alpaca", "messages", "sharegpt", "prompt_completion"};
+     "auto", "tokens", "text", "alpaca", "messages", "sharegpt", "prompt_completion", "preference"};
 static const char *const dataset_splits[] = {"train", "eval", "validation",
                                              "test"}; /* PL_SPLIT_*; after eval come its synonyms */
 

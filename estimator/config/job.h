@@ -73,7 +73,10 @@ enum {
     PL_FORMAT_MESSAGES,
     PL_FORMAT_SHAREGPT,
     PL_FORMAT_PROMPT_COMPLETION,
+    PL_FORMAT_PREFERENCE,
 };
+enum { PL_REFERENCE_BASE, PL_REFERENCE_INITIAL };
+enum { PL_TRUNCATION_KEEP_START, PL_TRUNCATION_KEEP_END };
 enum { PL_TRAIN_ON_ALL, PL_TRAIN_ON_RESPONSES, PL_TRAIN_ON_LAST };
 enum { PL_CHAT_TEMPLATE_AUTO }; /* the others in the order of the row's choices */
 #define PL_CHAT_TEMPLATE_FILE (UINT32_MAX - 2) /* the choice that stands for a template in a file */
@@ -101,6 +104,9 @@ enum { PL_SPLIT_TRAIN, PL_SPLIT_EVAL };
     X(PROMPT, field_prompt)                                                                        \
     X(COMPLETION, field_completion)                                                                \
     X(MESSAGES, field_messages)                                                                    \
+    X(CHOSEN, field_chosen)                                                                        \
+    X(REJECTED, field_rejected)                                                                    \
+    X(LABEL, field_label)                                                                          \
     X(ROLE, message_field_role)                                                                    \
     X(CONTENT, message_field_content)                                                              \
     X(USER_WORDS, role_user)                                                                       \

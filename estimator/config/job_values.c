@@ -152,3 +152,38 @@ char *pl_job_input_path(const struct pl_job *job, const char *path) {
     }
     return pl_strdup(path);
 }
+
+/* --- preferences ------------------------------------------------------------------------------ */
+
+enum { GROUP_OF_ONE = 1, GROUP_OF_TWO };
+enum { IS_ALONE, IS_REFERS };
+static const struct {
+    uint32_t group;
+    bool refers;
+} stages[] = {
+#define X(id, name, members, reference) {GROUP_OF_##members, IS_##reference},
+    PL_STAGES(X)
+#undef X
+};
+
+bool pl_job_prefers(const struct pl_job *job) {
+    return job->stage != PL_STAGE_SFT && !job->inference;
+}
+
+uint32_t pl_job_group(const struct pl_job *job) {
+    return stages[job->stage].group;
+}
+
+bool pl_job_refers(const struct pl_job *job) {
+    return pl_job_prefers(job) && stages[job->stage].refers;
+}
+
+bool pl_job_refers_to_start(const struct pl_job *job) {
+    if (!pl_job_refers(job)) return false;
+    return job->reference == PL_REFERENCE_INITIAL || !pl_mode_adapts(job->mode);
+}
+
+bool pl_job_precomputes(const struct pl_job *job) {
+    return pl_job_refers_to_start(job) ||
+           (pl_job_refers(job) && job->precompute_reference == PL_TRI_TRUE);
+}

@@ -60,6 +60,17 @@ uint32_t pl_job_accumulation(const struct pl_job *job, uint32_t batch_size);
 bool pl_job_reads_in_circle(const struct pl_job *job);
 /* True if there is evaluation data: held-out rows, or files of their own. */
 bool pl_job_evaluates(const struct pl_job *job);
+/* True if the job learns from preferences: a loss of several samples, whose log-probabilities are
+ * computed before their gradients. */
+bool pl_job_prefers(const struct pl_job *job);
+/* Returns the samples that a row of data makes. */
+uint32_t pl_job_group(const struct pl_job *job);
+/* True if the stage compares with a reference. */
+bool pl_job_refers(const struct pl_job *job);
+/* True if the reference is what the run starts with, and not the base without its adapter. */
+bool pl_job_refers_to_start(const struct pl_job *job);
+/* True if the reference is computed before the first step. */
+bool pl_job_precomputes(const struct pl_job *job);
 /* Returns the first entry of this split, NULL if there is none. */
 const struct pl_dataset *pl_job_find_split(const struct pl_dataset_list *list, uint32_t split);
 /* Returns a malloc'd path, or NULL for lack of memory. Input paths are tried from the current

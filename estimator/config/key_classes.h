@@ -15,6 +15,18 @@
     X(model_config, MAY_CHANGE)                                                                    \
     X(init, MEANING)                                                                               \
     X(mode, MEANING)                                                                               \
+    X(stage, MEANING)                                                                              \
+    X(preference_loss, MEANING)                                                                    \
+    X(beta, MEANING)                                                                               \
+    X(label_smoothing, MEANING)                                                                    \
+    X(sft_weight, MEANING)                                                                         \
+    X(ld_alpha, MEANING)                                                                           \
+    X(simpo_gamma, MEANING)                                                                        \
+    X(desirable_weight, MEANING)                                                                   \
+    X(undesirable_weight, MEANING)                                                                 \
+    X(reference, MEANING)                                                                          \
+    X(precompute_reference, MEANING)                                                               \
+    X(truncation, MEANING)                                                                         \
     X(dtype, MEANING)                                                                              \
     X(master_weights, MEANING)                                                                     \
     X(gradient_dtype, MEANING)                                                                     \

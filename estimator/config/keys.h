@@ -17,6 +17,7 @@
 #define PL_ESTIMATOR_CONFIG_KEYS_H
 
 #include "estimator/config/optimizers.h"
+#include "estimator/config/stages.h"
 
 #define PL_CONFIG_KEYS(X)                                                                          \
     X(model, PATH, "", 0, 0, "",                                                                   \
@@ -27,6 +28,33 @@
     X(init, ENUM, "pretrained", 0, 0, "pretrained|random", "where the weights come from")          \
     X(mode, ENUM, "", 0, 0, "full|lora|qlora",                                                     \
       "train every weight, or LoRA adapters on a frozen base; qlora: the base in 4 bits")          \
+    X(stage, ENUM, "sft", 0, 0, PL_STAGE_CHOICES,                                                  \
+      "what is learned: sft, the answers of rows; dpo, orpo, simpo: to prefer the chosen answer "  \
+      "of a pair to the rejected one; kto: to give desirable answers and avoid others")            \
+    X(preference_loss, ENUM, "sigmoid", 0, 0, PL_DPO_LOSS_CHOICES,                                 \
+      "loss of a pair under `stage: dpo`; sigmoid is DPO as it was published")                     \
+    X(beta, F64, "0.1", 0, 1e6, "",                                                                \
+      "preference stages: weight of the difference of log-probabilities; orpo: of the odds ratio") \
+    X(label_smoothing, F64, "0", 0, 0.499999, "",                                                  \
+      "share of pairs whose labels are taken to be wrong: robust, cdpo, exo_pair, and `stage: "    \
+      "simpo`")                                                                                    \
+    X(sft_weight, F64, "0", 0, 1e6, "",                                                            \
+      "dpo and simpo: weight of the supervised loss of the chosen answers that is added")          \
+    X(ld_alpha, F64, "", 0, 1, "",                                                                 \
+      "dpo: weight of the tokens of an answer beyond the length of the shorter one; unset: 1")     \
+    X(simpo_gamma, F64, "0.5", 0, 1e6, "", "simpo: margin that a chosen answer has to win by")     \
+    X(desirable_weight, F64, "1", 0, 1e6, "", "kto: weight of rows with `label: true`")            \
+    X(undesirable_weight, F64, "1", 0, 1e6, "", "kto: weight of rows with `label: false`")         \
+    X(reference, ENUM, "", 0, 0, "base|initial",                                                   \
+      "dpo and kto: what log-probabilities are compared with: the base model, which is the "       \
+      "adapter switched off, or the weights that the run starts with; unset: base with "           \
+      "adapters, else initial")                                                                    \
+    X(precompute_reference, ENUM, "auto", 0, 0, "auto|true|false",                                 \
+      "compute the log-probabilities of the reference once, before the first step; auto: where "   \
+      "it is `initial`, of which no copy is held")                                                 \
+    X(truncation, ENUM, "keep_start", 0, 0, "keep_start|keep_end",                                 \
+      "dpo: what is kept of pairs longer than max_seq_length; keep_start drops a pair whose "      \
+      "prompt fills it")                                                                           \
     X(dtype, DTYPE, "auto", 0, 0, "auto|bf16|fp16|fp32",                                           \
       "storage of weights and activations; of frozen weights see `base_dtype`; auto: bf16, but "   \
       "on GPUs before Ampere, which have none, fp16, or fp32 for models whose activations "        \
@@ -73,11 +101,11 @@
     X(freeze_layers, U32, "0", 0, 100000, "", "freeze the embedding and the first N layers")       \
     X(datasets, DATASETS, "", 0, 0, "",                                                            \
       "list of {path, format, weight, split}; formats: auto, text, alpaca, messages, sharegpt, "   \
-      "prompt_completion, tokens; weight: passes over the file in an epoch; split: train, or "     \
-      "eval for evaluation data; names of columns: field_text, field_instruction, field_input, "   \
-      "field_output, field_system, field_prompt, field_completion, field_messages, "               \
-      "message_field_role, message_field_content, role_user, role_assistant, role_system; "        \
-      "prompt_format: text with {columns} in braces")                                              \
+      "prompt_completion, tokens, preference; weight: passes over the file in an epoch; split: "   \
+      "train, or eval for evaluation data; names of columns: field_text, field_instruction, "      \
+      "field_input, field_output, field_system, field_prompt, field_completion, field_messages, "  \
+      "field_chosen, field_rejected, field_label, message_field_role, message_field_content, "     \
+      "role_user, role_assistant, role_system; prompt_format: text with {columns} in braces")      \
     X(dataset, PATH, "", 0, 0, "", "short for `datasets` with one path")                           \
     X(dataset_cache, PATH, "auto", 0, 0, "",                                                       \
       "where the tokens of data files are kept: auto (in the user's cache, of files that a "       \
@@ -272,6 +300,22 @@
     X(epochs, num_epochs)                                                                          \
     X(resume_from_checkpoint, resume)                                                              \
     X(gpu_memory_limit, vram_budget)                                                               \
-    X(num_gpus, devices)
+    X(num_gpus, devices)                                                                           \
+    X(rl, stage)                                                                                   \
+    X(rl_beta, beta)                                                                               \
+    X(pref_beta, beta)                                                                             \
+    X(orpo_alpha, beta)                                                                            \
+    X(loss_type, preference_loss)                                                                  \
+    X(pref_loss, preference_loss)                                                                  \
+    X(dpo_label_smoothing, label_smoothing)                                                        \
+    X(rpo_alpha, sft_weight)                                                                       \
+    X(cpo_alpha, sft_weight)                                                                       \
+    X(pref_ftx, sft_weight)                                                                        \
+    X(kto_desirable_weight, desirable_weight)                                                      \
+    X(kto_undesirable_weight, undesirable_weight)                                                  \
+    X(kto_chosen_weight, desirable_weight)                                                         \
+    X(kto_rejected_weight, undesirable_weight)                                                     \
+    X(precompute_ref_log_probs, precompute_reference)                                              \
+    X(truncation_mode, truncation)
 
 #endif

@@ -16,6 +16,9 @@
 #define INFERENCE    VALUE(31) /* above the choices of every key */
 #define ADAMS        (VALUE(PL_OPTIMIZER_ADAMW) | VALUE(PL_OPTIMIZER_ADAMW_8BIT))
 #define WITH_MOMENTS (ADAMS | VALUE(PL_OPTIMIZER_LION))
+#define ON_PAIRS     (VALUE(PL_STAGE_DPO) | VALUE(PL_STAGE_ORPO) | VALUE(PL_STAGE_SIMPO))
+#define WITH_SFT     (VALUE(PL_STAGE_DPO) | VALUE(PL_STAGE_SIMPO))
+#define REFERRING    (VALUE(PL_STAGE_DPO) | VALUE(PL_STAGE_KTO))
 enum elsewhere { IGNORED, REFUSED };
 static const struct {
     enum pl_key_id key, on;
@@ -23,6 +26,18 @@ static const struct {
     enum elsewhere elsewhere;
 } conditions[] = {
     {PL_KEY_model_config, PL_KEY_init, VALUE(PL_INIT_RANDOM), REFUSED},
+    {PL_KEY_preference_loss, PL_KEY_stage, VALUE(PL_STAGE_DPO), REFUSED},
+    {PL_KEY_beta, PL_KEY_stage, ON_PAIRS | VALUE(PL_STAGE_KTO), REFUSED},
+    {PL_KEY_label_smoothing, PL_KEY_stage, WITH_SFT, REFUSED},
+    {PL_KEY_sft_weight, PL_KEY_stage, WITH_SFT, REFUSED},
+    {PL_KEY_ld_alpha, PL_KEY_stage, VALUE(PL_STAGE_DPO), REFUSED},
+    {PL_KEY_simpo_gamma, PL_KEY_stage, VALUE(PL_STAGE_SIMPO), REFUSED},
+    {PL_KEY_desirable_weight, PL_KEY_stage, VALUE(PL_STAGE_KTO), REFUSED},
+    {PL_KEY_undesirable_weight, PL_KEY_stage, VALUE(PL_STAGE_KTO), REFUSED},
+    {PL_KEY_reference, PL_KEY_stage, REFERRING, REFUSED},
+    {PL_KEY_precompute_reference, PL_KEY_stage, REFERRING, REFUSED},
+    {PL_KEY_truncation, PL_KEY_stage, VALUE(PL_STAGE_DPO), REFUSED},
+    {PL_KEY_train_on, PL_KEY_stage, VALUE(PL_STAGE_SFT), REFUSED},
     {PL_KEY_adapter_dtype, PL_KEY_mode, ADAPTERS, IGNORED},
     {PL_KEY_base_dtype, PL_KEY_mode, ADAPTERS | INFERENCE, IGNORED},
     {PL_KEY_lora_r, PL_KEY_mode, ADAPTERS, IGNORED},

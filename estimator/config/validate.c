@@ -144,11 +144,99 @@ static pl_err check_schedule(const struct pl_job *job, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
+static bool has_no_beta(const struct pl_job *job) {
+    return !(job->beta > 0);
+}
+static bool packs(const struct pl_job *job) {
+    return job->packing;
+}
+static bool drops(const struct pl_job *job) {
+    return pl_mode_adapts(job->mode) && job->lora_dropout > 0;
+}
+static bool lets_go(const struct pl_job *job) {
+    return job->mode == PL_MODE_FULL && job->optimizer_in_backward == PL_TRI_TRUE;
+}
+static bool is_of_ranks(const struct pl_job *job) {
+    return job->devices == PL_AUTO || pl_job_is_of_ranks(job);
+}
+static bool turns_whole(const struct pl_job *job) {
+    return pl_mode_adapts(job->mode) && job->lora_modules_to_save.n && pl_job_refers(job) &&
+           !pl_job_refers_to_start(job);
+}
+static bool lacks_smoothing(const struct pl_job *job) {
+    return job->stage == PL_STAGE_DPO && job->preference_loss == PL_DPO_LOSS_EXO_PAIR &&
+           !(job->label_smoothing > 0);
+}
+static bool cannot_follow(const struct pl_job *job) {
+    return pl_job_refers_to_start(job) && job->precompute_reference == PL_TRI_FALSE;
+}
+
+/* A preference stage refuses what it does not do: nothing is left out in silence. */
+static const struct {
+    enum pl_key_id key;
+    bool (*holds)(const struct pl_job *job);
+    const char *message, *hint;
+} without_preference[] = {
+    {PL_KEY_beta, has_no_beta, "`beta: 0` leaves nothing to learn from",
+     "0.1 is the default; `stage: sft` learns the answers alone"},
+    {PL_KEY_packing, packs, "`packing` with a preference stage is not supported",
+     "remove `packing`"},
+    {PL_KEY_lora_dropout, drops,
+     "`lora_dropout` with a preference stage: log-probabilities are compared without dropout",
+     "remove `lora_dropout`"},
+    {PL_KEY_optimizer_in_backward, lets_go,
+     "`optimizer_in_backward` with a preference stage: the answers of a pair make two gradients, "
+     "which have to be kept until they are added up",
+     "remove `optimizer_in_backward`"},
+    {PL_KEY_devices, is_of_ranks, "a preference stage on several devices is not supported",
+     "remove `devices` and `rank_order`"},
+    {PL_KEY_lora_modules_to_save, turns_whole,
+     "`lora_modules_to_save` with the base model as reference: what is trained whole has no base "
+     "any more",
+     "set `reference: initial`, or remove `lora_modules_to_save`"},
+    {PL_KEY_label_smoothing, lacks_smoothing,
+     "`preference_loss: exo_pair` needs `label_smoothing` above 0", "0.001 is its usual value"},
+    {PL_KEY_precompute_reference, cannot_follow,
+     "`precompute_reference: false`, but the reference is what the run starts with, and a second "
+     "copy of it is never held",
+     "remove `precompute_reference`"},
+};
+
+static pl_err check_preference(const struct pl_job *job, struct pl_diag *d) {
+    if (!pl_job_prefers(job)) return PL_ERR_OK;
+    for (size_t i = 0; i < sizeof without_preference / sizeof *without_preference; i++)
+        if (!job->unread[without_preference[i].key] && without_preference[i].holds(job))
+            PL_TRY(pl_diag_keep(d, conflict(job, without_preference[i].key, d,
+                                            without_preference[i].message,
+                                            without_preference[i].hint)));
+    return PL_ERR_OK;
+}
+
 static pl_err entry_conflict(const struct pl_job *job, const struct pl_dataset *ds,
                              struct pl_diag *d, const char *message, const char *hint) {
     pl_diag_at(d, PL_ERR_CONFIG_CONFLICT, job->path, ds->line, ds->column, "%s", message);
     pl_diag_hint(d, "%s", hint);
     return PL_ERR_CONFIG_CONFLICT;
+}
+
+/* Rows of preferences are of no use to `stage: sft`, and other rows to no other stage. */
+static pl_err check_formats(const struct pl_job *job, const struct pl_dataset_list *list,
+                            struct pl_diag *d) {
+    const bool prefers = pl_job_prefers(job);
+    for (uint32_t i = 0; i < list->n; i++) {
+        const uint32_t format = list->items[i].format;
+        const bool of_preferences = format == PL_FORMAT_PREFERENCE;
+        if (format == PL_FORMAT_AUTO || format == PL_FORMAT_TOKENS || of_preferences == prefers)
+            continue;
+        if (prefers)
+            return entry_conflict(job, &list->items[i], d,
+                                  "a preference stage with rows that prefer nothing",
+                                  "write `format: preference` or `format: tokens`, or set "
+                                  "`stage: sft`");
+        return entry_conflict(job, &list->items[i], d, "`format: preference` with `stage: sft`",
+                              "set `stage: dpo`, `orpo`, `simpo` or `kto`");
+    }
+    return PL_ERR_OK;
 }
 
 /* Entries of `datasets` with `split: eval` are evaluation data like `eval_datasets`. */
@@ -181,6 +269,8 @@ static pl_err check_data(const struct pl_job *job, struct pl_diag *d) {
         return conflict(job, PL_KEY_val_set_size, d,
                         "`eval_datasets` and `val_set_size` are both given",
                         "evaluate on separate files, or on held-out rows: keep one");
+    PL_TRY(check_formats(job, &job->datasets, d));
+    PL_TRY(check_formats(job, &job->eval_datasets, d));
     return check_splits(job, d);
 }
 
@@ -311,6 +401,7 @@ static const struct {
     {check_sharding, {PL_KEY_devices, PL_KEY_rank_order, PL_KEY_sharding, PL_KEY_COUNT}},
     {pl_job_check_comm, {PL_KEY_comm, PL_KEY_device, PL_KEY_COUNT}},
     {check_schedule, {PL_KEY_warmup_steps, PL_KEY_warmup_ratio, PL_KEY_COUNT}},
+    {check_preference, {PL_KEY_stage, PL_KEY_mode, PL_KEY_COUNT}},
     {check_data, {PL_KEY_dataset, PL_KEY_datasets, PL_KEY_eval_datasets, PL_KEY_val_set_size}},
     {check_compared_data,
      {PL_KEY_datasets, PL_KEY_eval_datasets, PL_KEY_val_set_size, PL_KEY_COUNT}},

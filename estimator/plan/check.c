@@ -67,7 +67,7 @@ static bool window_inside(const struct pl_tensor *t, const struct pl_operand *w)
 static bool needs_definition(const struct pl_program *p, const struct pl_op *o, uint32_t id) {
     const struct pl_tensor *t = &p->tensors[id];
     if (t->role == PL_ROLE_GRAD && o->attr.accumulate == PL_ACC_FIRST_WRITES) return false;
-    bool input = t->role >= PL_ROLE_IDS && t->role <= PL_ROLE_TARGETS;
+    bool input = pl_role_is_input(t->role);
     bool scratch = t->category == PL_CATEGORY_WORKSPACE;
     bool overwritten = t->role == PL_ROLE_MICRO_GRAD;
     return t->scope == PL_SCOPE_STEP && !input && !scratch && !overwritten;
@@ -285,7 +285,7 @@ static pl_err check_together(const struct checker *c, uint32_t first, uint32_t e
 static pl_err enter_inputs(struct checker *c, enum pl_phase phase) {
     for (uint32_t i = 0; i < c->p->n_tensors; i++) {
         const struct pl_tensor *t = &c->p->tensors[i];
-        const bool input = t->role >= PL_ROLE_IDS && t->role <= PL_ROLE_TARGETS;
+        const bool input = pl_role_is_input(t->role);
         if (t->scope == PL_SCOPE_STEP && t->phase == phase && (input || pl_tensor_is_held(c->p, t)))
             PL_TRY(enter(c, c->p->phases[phase].first_op, i));
     }

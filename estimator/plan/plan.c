@@ -14,7 +14,7 @@
 #define NOT_USED UINT32_MAX
 
 static bool is_input(enum pl_role r) {
-    return r >= PL_ROLE_IDS && r <= PL_ROLE_TARGETS;
+    return pl_role_is_input(r);
 }
 
 static void touch(struct pl_place_row *row, uint32_t op) {

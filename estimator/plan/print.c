@@ -26,7 +26,9 @@ static void print_operand(const struct pl_plan *plan, const struct pl_operand *o
 static void print_op(const struct pl_plan *plan, uint32_t i, uint64_t live, struct pl_text *out) {
     const struct pl_op *o = &plan->program->ops[i];
     const char *pass = o->recompute ? "rec" : o->backward ? "bwd" : "fwd";
-    if (o->phase != PL_PHASE_MICRO && o->phase != PL_PHASE_EVAL) pass = o->host ? "cpu" : "";
+    const bool of_pass =
+        o->phase == PL_PHASE_MICRO || o->phase == PL_PHASE_EVAL || o->phase == PL_PHASE_REFERENCE;
+    if (!of_pass) pass = o->host ? "cpu" : "";
     pl_text_addf(out, "#%04u %-9s %-3s ", i, pl_phase_name(o->phase), pass);
     if (o->layer != PL_NONE)
         pl_text_addf(out, "L%-3u ", o->layer);

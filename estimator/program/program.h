@@ -63,6 +63,7 @@ enum pl_phase {
     PL_PHASE_MICRO,     /* forward and backward of one micro-batch */
     PL_PHASE_OPTIMIZER, /* norm, clip, update */
     PL_PHASE_EVAL,      /* forward and loss */
+    PL_PHASE_REFERENCE, /* the same without the adapters, for log-probabilities alone */
     PL_PHASE_SAVE,      /* weights and states go out through staging */
     PL_PHASE_GENERATE,  /* inference: prompt pieces or one token a sequence, up to the logits */
     PL_PHASE_COUNT
@@ -96,6 +97,8 @@ enum pl_role {
     PL_ROLE_SAMPLES, /* sample numbers, for counter-based dropout */
     PL_ROLE_TARGET_ROWS,
     PL_ROLE_TARGETS,
+    PL_ROLE_WEIGHTS_OF_TARGETS, /* the last input; without it all are 1 */
+    PL_ROLE_LOGP,               /* log-probabilities of the targets, for the host */
     PL_ROLE_STAGING,
     PL_ROLE_MERGE_RAW,    /* merge_program.h: what was read or will be written, of any type */
     PL_ROLE_MERGE_VALUES, /* its values in fp32 */
@@ -107,6 +110,12 @@ enum pl_role {
     PL_ROLE_COPY,       /* of tensor `of`, in another memory: offload.c */
     PL_ROLE_MICRO_GRAD, /* of tensor `of`, of one micro-batch; its first op overwrites it */
 };
+
+/* True for what the trainer uploads before a phase runs. */
+static inline bool pl_role_is_input(enum pl_role r) {
+    return r >= PL_ROLE_IDS && r <= PL_ROLE_WEIGHTS_OF_TARGETS;
+}
+#define PL_ROLE_INPUTS (PL_ROLE_WEIGHTS_OF_TARGETS - PL_ROLE_IDS + 1)
 
 #define PL_ROPE_OF_QUERIES 2
 #define PL_ROPE_SECOND     3
@@ -204,6 +213,9 @@ struct pl_job_shape {
     bool embedding_on_host; /* and its rows are looked up there */
     bool update_on_host;
     bool eval;            /* an evaluation phase exists */
+    bool scored;          /* it and `reference` give log-probabilities, from which the host makes
+                           * weights of the targets of a step */
+    bool reference;       /* a reference phase exists */
     bool load, save;      /* staging phases exist */
     bool inference;       /* nothing is trained: KV cache and GENERATE in place of a step;
                                  * batch_size sequences of up to max_seq_length tokens */

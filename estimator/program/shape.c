@@ -11,7 +11,8 @@
 
 /* Gradients of micro-batches, one after another, into one tensor. */
 static bool adds_up_micro_batches(const struct pl_job *job, uint32_t batch_size) {
-    return pl_job_accumulation(job, batch_size) > 1 || pl_job_orders_ranks(job);
+    return pl_job_accumulation(job, batch_size) > 1 || pl_job_orders_ranks(job) ||
+           pl_job_prefers(job);
 }
 
 static bool computes_in_bf16(const struct pl_traits *traits) {
@@ -395,7 +396,9 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
     out->offload = pl_job_offload(job);
     out->embedding_on_host = job->embedding_device == PL_EMBEDDING_HOST;
     out->update_on_host = pl_job_updates_on_host(job);
-    out->eval = pl_job_evaluates(job);
+    out->scored = pl_job_prefers(job);
+    out->reference = pl_job_refers(job) && !pl_job_refers_to_start(job);
+    out->eval = pl_job_evaluates(job) || out->scored;
     out->load = true;
     out->save = true;
     choose_ranks(job, out);

@@ -80,7 +80,8 @@ bool pl_question_may_let_go(const struct pl_question *q) {
     const struct pl_job *job = q->job;
     const bool one = !pl_job_may_cut_step(job) && pl_job_accumulation(job, q->batch_size) <= 1;
     return job->mode == PL_MODE_FULL && !job->inference && (one || may_be_one(job)) &&
-           pl_job_offload(job) == PL_OFFLOAD_NONE && !pl_job_is_of_ranks(job);
+           pl_job_offload(job) == PL_OFFLOAD_NONE && !pl_job_is_of_ranks(job) &&
+           !pl_job_prefers(job);
 }
 
 /* True if updates in the backward pass were decided. */

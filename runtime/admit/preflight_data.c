@@ -96,9 +96,13 @@ pl_err pl_preflight_data(struct pl_preflight *pf, struct pl_progress *progress, 
         pl_walk_held(&pf->data.eval_walk, &pf->data.held);
     else
         pl_walk_init(&pf->data.eval_walk, 0, pf->data.n_eval, false, 0);
-    pf->data.source = (struct pl_batch_source){pf->data.rows, &pf->data.walk, pack_tokens};
+    const struct pl_grouping grouping = {.samples = pl_job_prefers(job) ? pl_job_group(job) : 0,
+                                         .trains_prompts = job->stage == PL_STAGE_ORPO,
+                                         .most_tokens = job->max_seq_length};
+    pf->data.source =
+        (struct pl_batch_source){pf->data.rows, &pf->data.walk, pack_tokens, grouping};
     pf->data.eval_source =
-        (struct pl_batch_source){pf->data.eval, &pf->data.eval_walk, pack_tokens};
+        (struct pl_batch_source){pf->data.eval, &pf->data.eval_walk, pack_tokens, grouping};
     PL_TRY(
         pl_walk_mix(&pf->data.walk, pf->data.rows, &pf->data.left_out, job->shuffle, job->seed, d));
     pf->data.walk.circle = pl_job_reads_in_circle(job);

@@ -2,6 +2,7 @@
 #include "runtime/data/batch.h"
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
+#include "runtime/data/data.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,10 @@
 void pl_step_batch_finish(struct pl_step_batch *b) {
     for (uint64_t i = 0; i < b->cap; i++)
         pl_sample_finish(&b->samples[i]);
+    pl_sample_finish(&b->row);
     free(b->samples);
+    free(b->members);
+    free(b->weights);
     free(b->slot);
     free(b->by_slot);
     free(b->slot_start);
@@ -32,10 +36,14 @@ static pl_err reserve_sample(struct pl_step_batch *b, struct pl_diag *d) {
     uint64_t *slot = samples ? grown(b->slot, cap, sizeof *slot) : NULL;
     if (slot) b->slot = slot;
     uint64_t *by_slot = slot ? grown(b->by_slot, cap, sizeof *by_slot) : NULL;
-    if (!by_slot)
+    if (by_slot) b->by_slot = by_slot;
+    struct pl_member *members = by_slot ? grown(b->members, cap, sizeof *members) : NULL;
+    if (members) b->members = members;
+    struct pl_target_weights *weights = members ? grown(b->weights, cap, sizeof *weights) : NULL;
+    if (!weights)
         return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a step of %llu samples",
                            (unsigned long long)cap);
-    b->by_slot = by_slot;
+    b->weights = weights;
     memset(b->samples + b->cap, 0, (size_t)(cap - b->cap) * sizeof *b->samples);
     b->cap = cap;
     return PL_ERR_OK;
@@ -43,7 +51,9 @@ static pl_err reserve_sample(struct pl_step_batch *b, struct pl_diag *d) {
 
 static pl_err begin(struct pl_step_batch *b, const struct pl_batch_source *from, uint64_t slots,
                     struct pl_diag *d) {
-    b->n = b->targets = b->tokens = 0;
+    b->n = b->rows = b->targets = b->tokens = 0;
+    if (from->grouping.samples && !pl_u64_mul(slots, from->grouping.samples, &slots))
+        return pl_diag_set(d, PL_ERR_OVERFLOW, "a step of more than 2^64 samples");
     b->slots = slots;
     if (slots >= b->cap_slots) {
         uint64_t *start = grown(b->slot_start, pl_u64_max(slots, slots + 1), sizeof *start);
@@ -56,26 +66,132 @@ static pl_err begin(struct pl_step_batch *b, const struct pl_batch_source *from,
     return pl_packer_begin(&b->packer, slots, from->pack_tokens, d);
 }
 
-static uint64_t targets_of(const struct pl_sample *s) {
-    uint64_t n = 0;
-    for (uint64_t i = 1; i < s->n; i++)
-        n += s->labels[i] != PL_LABEL_MASKED;
-    return n;
+/* --- groups ----------------------------------------------------------------------------------- */
+
+/* Takes tokens [begin, end) of the row as a sample. */
+static pl_err take_part(struct pl_step_batch *b, uint64_t begin, uint64_t end, struct pl_diag *d) {
+    struct pl_sample *s = &b->samples[b->n];
+    struct pl_member *m = &b->members[b->n];
+    const unsigned flags = pl_label_part_flags(b->row.labels[begin]);
+    if (!pl_sample_reserve(s, end - begin)) return pl_host_oom(d, "a sample");
+    s->n = end - begin;
+    memcpy(s->ids, b->row.ids + begin, (size_t)s->n * sizeof *s->ids);
+    memcpy(s->labels, b->row.labels + begin, (size_t)s->n * sizeof *s->labels);
+    s->labels[0] = flags & PL_PART_ANSWERS ? s->ids[0] : PL_LABEL_MASKED;
+    *m = (struct pl_member){.undesired = flags & PL_PART_UNDESIRED};
+    while (m->answer < s->n && s->labels[m->answer] == PL_LABEL_MASKED)
+        m->answer++;
+    return PL_ERR_OK;
 }
 
+static uint64_t end_of_part(const struct pl_sample *row, uint64_t begin) {
+    uint64_t end = begin + 1;
+    while (end < row->n && !pl_label_begins_part(row->labels[end]))
+        end++;
+    return end;
+}
+
+/* The answer of the sample at `from` after the prompt of the one at `to`: a sample of its own. */
+static pl_err join(struct pl_step_batch *b, uint64_t to, uint64_t from, uint64_t most,
+                   struct pl_diag *d) {
+    const struct pl_sample *prompt = &b->samples[to], *answer = &b->samples[from];
+    const uint64_t cut = b->members[to].answer, begin = b->members[from].answer;
+    const uint64_t n = pl_u64_min(cut + answer->n - begin, most);
+    struct pl_sample *s = &b->samples[to + 1];
+    b->members[to + 1] = (struct pl_member){.answer = cut, .is_partner = true};
+    s->n = 0;
+    if (!prompt->n || !answer->n) return PL_ERR_OK;
+    if (!pl_sample_reserve(s, n)) return pl_host_oom(d, "a sample");
+    s->n = n;
+    for (uint64_t i = 0; i < n; i++) {
+        s->ids[i] = i < cut ? prompt->ids[i] : answer->ids[begin + i - cut];
+        s->labels[i] = i < cut ? PL_LABEL_MASKED : s->ids[i];
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err add_partners(struct pl_step_batch *b, const struct pl_grouping *g,
+                           struct pl_diag *d) {
+    const uint64_t circle = (uint64_t)g->exchange * 2;
+    for (uint64_t at = 0; at < b->n; at += 2) {
+        const uint64_t first = at - at % circle, end = pl_u64_min(first + circle, b->n);
+        PL_TRY(join(b, at, at > first ? at - 2 : end - 2, g->most_tokens, d));
+    }
+    return PL_ERR_OK;
+}
+
+/* A group of which one sample has nothing to score is left out as a whole. */
+static void count_group(struct pl_step_batch *b, uint64_t first, uint32_t samples, bool prompts) {
+    bool whole = true;
+    for (uint64_t i = first; i < first + samples; i++) {
+        struct pl_member *m = &b->members[i];
+        const struct pl_sample *s = &b->samples[i];
+        m->scored = s->n - m->answer;
+        m->predicted = pl_sample_targets(s);
+        whole = whole && m->predicted;
+    }
+    for (uint64_t i = first; i < first + samples; i++) {
+        struct pl_member *m = &b->members[i];
+        struct pl_sample *s = &b->samples[i];
+        if (!whole) s->n = 0;
+        if (prompts && i == first && s->n) memcpy(s->labels, s->ids, (size_t)s->n * sizeof *s->ids);
+        m->targets = pl_sample_targets(s);
+        if (s->n && !m->is_partner) b->targets += m->predicted;
+        b->tokens += s->n;
+    }
+}
+
+/* Appends the samples of a row; a sample that other rows make is empty until all are there. */
+static pl_err append_group(struct pl_step_batch *b, const struct pl_batch_source *from,
+                           uint64_t row, bool *full, struct pl_diag *d) {
+    *full = b->n + from->grouping.samples > b->slots;
+    if (*full) return PL_ERR_OK;
+    PL_TRY(pl_data_sample(from->data, row, &b->row, d));
+    uint64_t begin = 0;
+    for (uint32_t k = 0; k < from->grouping.samples; k++) {
+        PL_TRY(reserve_sample(b, d));
+        b->slot[b->n] = b->n;
+        b->members[b->n] = (struct pl_member){0};
+        b->weights[b->n] = (struct pl_target_weights){.all = 1};
+        b->samples[b->n].n = 0;
+        if (begin < b->row.n) {
+            const uint64_t end = end_of_part(&b->row, begin);
+            PL_TRY(take_part(b, begin, end, d));
+            begin = end;
+        }
+        b->n++;
+    }
+    b->rows++;
+    return PL_ERR_OK;
+}
+
+static pl_err end_groups(struct pl_step_batch *b, const struct pl_grouping *g, struct pl_diag *d) {
+    if (g->exchange) PL_TRY(add_partners(b, g, d));
+    for (uint64_t i = 0; i < b->n; i += g->samples)
+        count_group(b, i, g->samples, g->trains_prompts);
+    return PL_ERR_OK;
+}
+
+/* --- steps ------------------------------------------------------------------------------------ */
+
 /* *full: no slot takes the row; it begins the next step. */
-static pl_err append(struct pl_step_batch *b, struct pl_data *data, uint64_t row, bool *full,
-                     struct pl_diag *d) {
+static pl_err append(struct pl_step_batch *b, const struct pl_batch_source *from, uint64_t row,
+                     bool *full, struct pl_diag *d) {
+    struct pl_data *data = from->data;
+    if (from->grouping.samples) return append_group(b, from, row, full, d);
     PL_TRY(reserve_sample(b, d));
     *full = !pl_packer_put(&b->packer, pl_data_tokens(data, row), &b->slot[b->n]);
     if (*full) return PL_ERR_OK;
     struct pl_sample *s = &b->samples[b->n];
+    b->members[b->n] = (struct pl_member){0};
+    b->weights[b->n] = (struct pl_target_weights){.all = 1};
     PL_TRY(pl_data_sample(data, row, s, d));
-    uint64_t targets = targets_of(s);
+    uint64_t targets = pl_sample_targets(s);
     if (!targets) s->n = 0;
     b->targets += targets;
     b->tokens += s->n;
     b->n++;
+    b->rows++;
     return PL_ERR_OK;
 }
 
@@ -98,12 +214,14 @@ static void sort_by_slot(struct pl_step_batch *b) {
 
 /* Slots are taken from the first on; those after the last that holds a row are no part of a step.
  * */
-static void end(struct pl_step_batch *b) {
+static pl_err end(struct pl_step_batch *b, const struct pl_batch_source *from, struct pl_diag *d) {
     uint64_t used = 0;
+    if (from->grouping.samples) PL_TRY(end_groups(b, &from->grouping, d));
     for (uint64_t i = 0; i < b->n; i++)
         used = pl_u64_max(used, b->slot[i] + 1);
     b->slots = used;
     sort_by_slot(b);
+    return PL_ERR_OK;
 }
 
 pl_err pl_step_batch_load(struct pl_step_batch *b, const struct pl_batch_source *from,
@@ -111,10 +229,9 @@ pl_err pl_step_batch_load(struct pl_step_batch *b, const struct pl_batch_source 
     const uint64_t left = pl_walk_left(from->walk, position);
     bool full = false;
     PL_TRY(begin(b, from, slots, d));
-    while (!full && b->n < left)
-        PL_TRY(append(b, from->data, pl_walk_row(from->walk, position + b->n), &full, d));
-    end(b);
-    return PL_ERR_OK;
+    while (!full && b->rows < left)
+        PL_TRY(append(b, from, pl_walk_row(from->walk, position + b->rows), &full, d));
+    return end(b, from, d);
 }
 
 pl_err pl_step_batch_load_rows(struct pl_step_batch *b, const struct pl_batch_source *from,
@@ -123,9 +240,8 @@ pl_err pl_step_batch_load_rows(struct pl_step_batch *b, const struct pl_batch_so
     bool full = n_rows == 0;
     PL_TRY(begin(b, from, slots, d));
     while (!full)
-        PL_TRY(append(b, from->data, rows[b->n % n_rows], &full, d));
-    end(b);
-    return PL_ERR_OK;
+        PL_TRY(append(b, from, rows[b->rows % n_rows], &full, d));
+    return end(b, from, d);
 }
 
 /* n items of `bytes` each, at least one, so that NULL only ever means no memory. */
@@ -143,12 +259,13 @@ pl_err pl_micro_batch_init(struct pl_micro_batch *mb, uint64_t tokens, uint64_t 
         .offsets = array(seqs, sizeof *mb->offsets), /* seqs + 1 of them */
         .target_rows = array(tokens, sizeof *mb->target_rows),
         .targets = array(tokens, sizeof *mb->targets),
+        .weights = array(tokens, sizeof *mb->weights),
         .samples = array(seqs, sizeof *mb->samples),
         .cap_tokens = tokens,
         .cap_seqs = seqs,
     };
     if (mb->ids && mb->positions && mb->order && mb->spare && mb->offsets && mb->target_rows &&
-        mb->targets && mb->samples)
+        mb->targets && mb->weights && mb->samples)
         return PL_ERR_OK;
     pl_micro_batch_finish(mb);
     return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a micro-batch of %llu tokens",
@@ -163,17 +280,28 @@ void pl_micro_batch_finish(struct pl_micro_batch *mb) {
     free(mb->offsets);
     free(mb->target_rows);
     free(mb->targets);
+    free(mb->weights);
     free(mb->samples);
     *mb = (struct pl_micro_batch){0};
 }
 
+/* The weight of token t of a sample as a target. */
+static double weight_of(const struct pl_step_batch *b, uint64_t number, uint64_t t) {
+    const struct pl_target_weights *w = &b->weights[number];
+    const uint64_t first = pl_u64_max(b->members[number].answer, 1);
+    if (t < first) return w->all;
+    return w->all + w->answer * (t - first < w->tail ? 1 : w->tail_factor);
+}
+
 /* The last token of a sample predicts nothing: a target's row never leaves its own sequence. */
-static void add_sample(struct pl_micro_batch *mb, const struct pl_sample *s, uint64_t number) {
+static void add_sample(struct pl_micro_batch *mb, const struct pl_step_batch *b, uint64_t number) {
+    const struct pl_sample *s = &b->samples[number];
     const uint64_t base = mb->n_tokens, position = s->n > mb->long_from ? mb->long_base : 0;
     memcpy(mb->ids + base, s->ids, (size_t)s->n * sizeof *s->ids);
     for (uint64_t t = 0; t < s->n; t++) {
         mb->positions[base + t] = (int32_t)(position + t);
         if (t + 1 == s->n || s->labels[t + 1] == PL_LABEL_MASKED) continue;
+        mb->weights[mb->n_targets] = (float)weight_of(b, number, t + 1);
         mb->target_rows[mb->n_targets] = (int32_t)(base + t);
         mb->targets[mb->n_targets++] = s->labels[t + 1];
     }
@@ -194,14 +322,14 @@ pl_err pl_micro_batch_fill(struct pl_micro_batch *mb, const struct pl_step_batch
     uint64_t end = b->slot_start[pl_u64_min(first + n, b->slots)];
     for (uint64_t k = b->slot_start[pl_u64_min(first, b->slots)]; k < end; k++) {
         uint64_t i = b->by_slot[k];
-        if (!b->samples[i].n) continue;
+        if (!b->samples[i].n || (b->members[i].is_partner && !mb->with_partners)) continue;
         if (!has_room(mb, &b->samples[i])) /* B3 */
             return pl_diag_set(d, PL_ERR_PLAN_BROKEN,
                                "a micro-batch of %llu tokens and %llu samples was planned, and a "
                                "sample of %llu tokens is too much for it",
                                (unsigned long long)mb->cap_tokens, (unsigned long long)mb->cap_seqs,
                                (unsigned long long)b->samples[i].n);
-        add_sample(mb, &b->samples[i], i);
+        add_sample(mb, b, i);
     }
     return PL_ERR_OK;
 }

@@ -19,24 +19,53 @@ struct pl_batch_source {
     struct pl_data *data; /* borrowed */
     const struct pl_walk *walk;
     uint64_t pack_tokens; /* tokens of a slot; 0 = one row a slot */
+    struct pl_grouping {
+        uint32_t samples;     /* of a row; 0 is 1 */
+        uint32_t exchange;    /* a row has one part, and its other sample is its prompt with the
+                                * answer of the row before it, in a circle of so many; 0: it has
+                                * its samples itself */
+        bool trains_prompts;  /* the targets of the first sample of a row are all its tokens */
+        uint64_t most_tokens; /* of a sample that was put together here */
+    } grouping;
+};
+
+/* A sample of a group, as far as the loss of a step knows it. */
+struct pl_member {
+    uint64_t answer;    /* its first token */
+    uint64_t scored;    /* tokens of the answer, one at the very beginning included */
+    uint64_t predicted; /* tokens of the answer that are targets */
+    uint64_t targets;
+    bool undesired, is_partner; /* is_partner: it is scored, and not learned from */
+};
+
+/* The weights of the targets of a sample. */
+struct pl_target_weights {
+    double all;         /* of every target */
+    double answer;      /* more, of a target of the answer */
+    uint64_t tail;      /* the answer's tokens from this one on, counted from its begin, have ... */
+    double tail_factor; /* ... this part of it */
 };
 
 /* The samples of a step; its memory is used again by the next step. */
 struct pl_step_batch {
     struct pl_sample *samples; /* [n], in the order of the walk; a row without targets has n = 0 */
-    uint64_t n, cap;           /* rows: the step advances by so many positions */
+    uint64_t n, cap;
+    uint64_t rows;             /* of the data: the step advances by so many positions */
     uint64_t slots;            /* slots that hold a row: the first ones of those asked for */
     uint64_t targets;          /* supervised tokens of the whole step */
     uint64_t tokens;           /* tokens of samples that are computed */
-    uint64_t *slot;            /* [n] slot that holds the sample */
-    uint64_t *by_slot;         /* [n] samples, slot by slot */
-    uint64_t *slot_start;      /* [slots + 1] index in by_slot */
+    struct pl_member *members; /* [n] of groups of several samples */
+    struct pl_target_weights *weights; /* [n] the same; filled by the loss of the step */
+    struct pl_sample row;              /* scratch: a row with all its parts */
+    uint64_t *slot;                    /* [n] slot that holds the sample */
+    uint64_t *by_slot;                 /* [n] samples, slot by slot */
+    uint64_t *slot_start;              /* [slots + 1] index in by_slot */
     uint64_t cap_slots;
     struct pl_packer packer;
 };
 void pl_step_batch_finish(struct pl_step_batch *b);
-/* Loads the rows at `position` and after it into at most `slots` slots, up to the end of the epoch
- * (W4 of walk.h). */
+/* Loads the rows at `position` and after it into at most `slots` slots, or as many for each sample
+ * of a row, up to the end of the epoch (W4 of walk.h). */
 pl_err pl_step_batch_load(struct pl_step_batch *b, const struct pl_batch_source *from,
                           uint64_t position, uint64_t slots, struct pl_diag *d);
 /* pl_step_batch_load with rows from `rows`, which is read in a circle. */
@@ -47,10 +76,12 @@ pl_err pl_step_batch_load_rows(struct pl_step_batch *b, const struct pl_batch_so
 /* The host image of a micro-batch's inputs; arrays have the capacity of the plan. */
 struct pl_micro_batch {
     int32_t *ids, *positions, *offsets, *target_rows, *targets;
+    float *weights;         /* of targets, for groups of several samples */
     int32_t *order, *spare; /* used by pl_micro_batch_sort() */
     uint64_t *samples;      /* number of the sample within the step */
     uint64_t n_tokens, n_seqs, n_targets, max_len;
     uint64_t cap_tokens, cap_seqs;
+    bool with_partners; /* samples that are scored alone are filled in, too */
     /* Positions of a sample count from 0; positions of a sample longer than long_from count from
      * long_base. */
     uint64_t long_from, long_base;

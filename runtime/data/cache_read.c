@@ -131,10 +131,14 @@ static bool split_words(const struct pl_cache *c, struct pl_sample *out) {
     return true;
 }
 
+static bool is_label(const struct pl_cache *c, int32_t label) {
+    return label == PL_LABEL_MASKED || is_id(c, label) ||
+           (label < PL_LABEL_MASKED && label >= PL_LABEL_PART(PL_PART_FLAGS));
+}
+
 static bool check_words(const struct pl_cache *c, const struct pl_sample *s) {
     for (uint64_t i = 0; i < s->n; i++)
-        if (!is_id(c, s->ids[i]) || (s->labels[i] != PL_LABEL_MASKED && !is_id(c, s->labels[i])))
-            return false;
+        if (!is_id(c, s->ids[i]) || !is_label(c, s->labels[i])) return false;
     return true;
 }
 

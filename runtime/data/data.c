@@ -3,6 +3,7 @@
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "estimator/base/open_file.h"
+#include "estimator/config/job_values.h"
 #include "runtime/data/cache_key.h"
 #include "runtime/data/column_hint.h"
 #include "runtime/data/csv.h"
@@ -60,21 +61,15 @@ struct pl_data {
     const struct pl_model *model;
     struct pl_dataset_list entries; /* items owned, their paths borrowed */
     const struct pl_data_watch *watch;
-    uint64_t max_tokens;
-    uint64_t positions; /* that the model was made for; 0 = it scales them */
+    uint64_t max_tokens; /* of all samples of a row */
+    bool prefers;        /* rows are of preferences */
+    uint64_t positions;  /* that the model was made for; 0 = it scales them */
     uint32_t overlength;
     pthread_mutex_t lock; /* guards the following members, and the parser */
     struct pl_text json;  /* a CSV record as a row */
     char *buf;            /* bytes of one row */
     size_t buf_cap;
 };
-
-static uint64_t supervised(const struct pl_sample *s) {
-    uint64_t n = 0;
-    for (uint64_t i = 1; i < s->n; i++)
-        n += s->labels[i] != PL_LABEL_MASKED;
-    return n;
-}
 
 /* The row as JSON; false: the scanner of the parser says what is wrong. */
 static bool as_json(struct pl_data *data, struct data_file *f, const char **text, size_t *n) {
@@ -206,24 +201,35 @@ static pl_err count_row(struct pl_data *data, struct data_file *f, struct stored
     return keep_row(data, f, stored, d);
 }
 
+/* True if the row was longer than a limit; one of preferences was cut when it was read, each of its
+ * samples by itself. */
+static bool is_cut(const struct pl_data *data, const struct pl_sample *s) {
+    return data->prefers ? s->beyond > 0 : s->n + s->beyond > data->max_tokens;
+}
+
 /* The row's tokens are in `s`: applies the rule for length, counts, keeps the offset. */
 static pl_err take_row(struct pl_data *data, struct data_file *f, const struct pl_raw_row *row,
                        struct pl_sample *s, struct index *ix, struct pl_diag *d) {
     struct pl_remarks *r = &ix->remarks;
     const uint64_t whole = s->n + s->beyond;
-    bool cut = whole > data->max_tokens;
+    bool cut = is_cut(data, s);
+    if (s->dropped && data->overlength != PL_OVERLENGTH_ERROR) {
+        pl_remark_add(&r->dropped, row->line);
+        return PL_ERR_OK;
+    }
     if (cut) {
         if (data->overlength == PL_OVERLENGTH_ERROR)
             return pl_diag_at(d, PL_ERR_DATA_FIELD, f->path, row->line, 0,
                               "the row has %llu tokens, max_seq_length is %llu",
-                              (unsigned long long)whole, (unsigned long long)data->max_tokens);
+                              (unsigned long long)whole,
+                              (unsigned long long)data->job->max_seq_length);
         bool drop = data->overlength == PL_OVERLENGTH_DROP;
         pl_remark_add(drop ? &r->dropped : &r->truncated, row->line);
         if (drop) return PL_ERR_OK;
     }
-    const bool of_whole = cut && (s->trained_beyond || supervised(s));
+    const bool of_whole = cut && (s->trained_beyond || pl_sample_targets(s));
     s->n = pl_u64_min(s->n, data->max_tokens);
-    uint64_t targets = supervised(s);
+    uint64_t targets = pl_sample_targets(s);
     if (!targets) pl_remark_add(&r->unsupervised, row->line);
     if (data->positions && s->n > data->positions)
         pl_row_traits_add(&data->parser.encoder.traits, PL_TRAIT_BEYOND_POSITIONS, 1);
@@ -420,7 +426,7 @@ out:
 /* The format and the columns that the entry names. */
 static pl_err take_shape(const struct pl_job *job, const struct pl_dataset *ds, struct data_file *f,
                          struct pl_diag *d) {
-    f->format = pl_format_find(ds->format);
+    f->format = pl_format_find(ds->format, job->stage);
     if (ds->columns.name[PL_COLUMN_PROMPT_FORMAT]) {
         if (f->format) {
             pl_diag_at(d, PL_ERR_CONFIG_CONFLICT, job->path, ds->line, ds->column,
@@ -503,14 +509,14 @@ out:
 
 /* --- the three stages of opening ------------------------------------------------------------- */
 
-static bool is_for_tokenizer(const struct pl_dataset *entry) {
-    const struct pl_format *f = pl_format_find(entry->format);
+static bool is_for_tokenizer(const struct pl_dataset *entry, uint32_t stage) {
+    const struct pl_format *f = pl_format_find(entry->format, stage);
     return entry->columns.name[PL_COLUMN_PROMPT_FORMAT] || (f && pl_format_needs_tokenizer(f));
 }
 
 static pl_err open_tokenizer(struct pl_data *data, struct pl_diag *d) {
     for (uint32_t i = 0; i < data->entries.n; i++)
-        if (is_for_tokenizer(&data->entries.items[i]))
+        if (is_for_tokenizer(&data->entries.items[i], data->job->stage))
             return pl_encoder_open(&data->parser.encoder, data->job, data->model, d);
     return PL_ERR_OK;
 }
@@ -528,7 +534,10 @@ static pl_err begin(const struct pl_job *job, const struct pl_model *m,
     data->model = m;
     data->unpacked = PL_UNPACKED_NONE;
     data->entries = *entries;
-    data->max_tokens = job->max_seq_length;
+    data->prefers = pl_job_prefers(job);
+    data->max_tokens = (uint64_t)job->max_seq_length * pl_job_group(job);
+    data->parser.rule =
+        (struct pl_preference_rule){job->stage, job->truncation, job->max_seq_length};
     data->overlength = job->overlength;
     data->positions = m->n_ropes && m->rope[0].type == PL_ROPE_DEFAULT ? m->max_positions : 0;
     pl_err err = open_tokenizer(data, d);
@@ -748,7 +757,7 @@ static pl_err read_row(struct pl_data *data, struct data_file *f, const struct s
 
 /* Packing has counted on the tokens that a row of a cache says it has. */
 static bool is_as_counted(const struct stored_row *r, const struct pl_sample *s) {
-    return (supervised(s) ? s->n : 0) == (r->tokens & ~CUT);
+    return (pl_sample_targets(s) ? s->n : 0) == (r->tokens & ~CUT);
 }
 
 static pl_err take_cached_row(struct pl_data *data, struct data_file *f, const struct stored_row *r,
@@ -772,7 +781,7 @@ static pl_err parse_row(struct pl_data *data, uint64_t row, struct pl_sample *ou
             return pl_diag_set(d, PL_ERR_HOST_OOM, "%s", data->parser.scan.what);
         return changed(f, r, d);
     }
-    if (out->n + out->beyond > data->max_tokens && data->overlength != PL_OVERLENGTH_TRUNCATE) {
+    if (is_cut(data, out) && data->overlength != PL_OVERLENGTH_TRUNCATE) {
         out->n = 0;
         return changed(f, r, d);
     }

@@ -129,7 +129,8 @@ pl_err pl_encoder_open(struct pl_encoder *e, const struct pl_job *job, const str
     if (e->tokenizer) return PL_ERR_OK;
     e->vocab = m->vocab;
     e->train_on = job->train_on;
-    e->tokens.most = job->max_seq_length;
+    e->tokens.most =
+        job->stage == PL_STAGE_SFT ? job->max_seq_length : 0; /* either end may count */
     PL_TRY_GOTO(pl_find_tokenizer(job, &path, d), out);
     e->bytes = strcmp(path, "byte") == 0;
     PL_TRY_GOTO(pl_tokenizer_open(path, &e->tokenizer, d), out);
@@ -211,6 +212,17 @@ void pl_encoder_write_program(const struct pl_encoder *e, struct pl_text *out) {
         pl_text_addn(out, pl_text_str(&e->file), e->file.len);
     else if (e->chat)
         pl_chat_write_program(e->chat, out);
+}
+
+pl_err pl_encoder_take_program(struct pl_encoder *e, struct pl_diag *d) {
+    if (e->by_program || e->bytes || !e->chat) return PL_ERR_OK;
+    e->file.len = 0;
+    pl_chat_write_program(e->chat, &e->file);
+    if (e->file.failed) return pl_host_oom(d, "the template");
+    PL_TRY(pl_chat_program_add(&e->own.program, NULL, pl_text_str(&e->file), e->file.len,
+                               pl_chat_name(e->chat), d));
+    e->by_program = true;
+    return PL_ERR_OK;
 }
 
 /* Programs count by their text, which is a fact of its own. */

@@ -30,6 +30,9 @@ void pl_encoder_note_tokenizer(const struct pl_encoder *e, const struct pl_job *
  * about the choice. */
 pl_err pl_encoder_choose_chat(struct pl_encoder *e, const struct pl_job *job, struct pl_text *notes,
                               struct pl_diag *d);
+/* Makes the chosen template a program, by which parts of a conversation can be rendered. Does
+ * nothing for `tokenizer: byte`, which has no marks that a program could write. */
+pl_err pl_encoder_take_program(struct pl_encoder *e, struct pl_diag *d);
 /* Appends the Jinja program of the chosen template; nothing if none was chosen, or if it is the
  * tokenizer's own. */
 void pl_encoder_write_program(const struct pl_encoder *e, struct pl_text *out);

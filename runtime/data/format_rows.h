@@ -28,7 +28,8 @@ struct pl_format {
     uint32_t id; /* PL_FORMAT_* of a job */
     struct pl_format_key keys[PL_FORMAT_MAX_KEYS];
     bool needs_tokenizer, needs_chat, may_need_chat;
-    unsigned meanings;                         /* PL_FORMAT_* as in a job */
+    unsigned stages;   /* 1u << PL_STAGE_* whose rows it reads; 0: those of PL_STAGE_SFT */
+    unsigned meanings; /* PL_FORMAT_* as in a job */
     bool (*complete)(struct pl_row_parser *p); /* meaning of its other keys: bits of row_keys.h */
 };
 
@@ -65,6 +66,13 @@ bool pl_prompted_complete(struct pl_row_parser *p);
 bool pl_text_complete(struct pl_row_parser *p);
 bool pl_alpaca_complete(struct pl_row_parser *p);
 bool pl_pair_complete(struct pl_row_parser *p); /* for strings; lists use the next one */
+
+/* The keys of a pair; a row with one answer has it and its label in place of the other two. */
+enum { PL_PREFERENCE_PROMPT, PL_PREFERENCE_CHOSEN, PL_PREFERENCE_REJECTED };
+enum { PL_PREFERENCE_COMPLETION = PL_PREFERENCE_CHOSEN, PL_PREFERENCE_LABEL };
+bool pl_preference_read_ids(struct pl_row_parser *p, int k);
+bool pl_preference_complete_tokens(struct pl_row_parser *p);
+bool pl_preference_complete(struct pl_row_parser *p);
 
 enum { PL_CHAT_LIST, PL_CHAT_SYSTEM_TEXT };
 bool pl_messages_complete(struct pl_row_parser *p);

@@ -43,7 +43,21 @@ static bool wrong_type(struct pl_row_parser *p, const char *key, const char *exp
         .name = key, .use = PL_KEY_REQUIRED, .kinds = PL_KIND(STRING) | PL_KIND(ARRAY),            \
         .expected = "a string or a list of messages", .column = PL_COLUMN_##slot                   \
     }
+#define FLAG(key, slot)                                                                            \
+    {                                                                                              \
+        .name = key, .use = PL_KEY_REQUIRED, .kinds = PL_KIND(BOOLEAN) | PL_KIND(NUMBER),          \
+        .expected = "true or false", .column = PL_COLUMN_##slot                                    \
+    }
+#define PROMPT_OR_NOT                                                                              \
+    {                                                                                              \
+        .name = "prompt", .kinds = PL_KIND(STRING) | PL_KIND(ARRAY) | PL_KIND(NULL),               \
+        .expected = "a string or a list of messages", .column = PL_COLUMN_PROMPT                   \
+    }
 #define SYSTEM_OR_NOT TEXT_OR_NOT("system", "system_prompt", SYSTEM)
+
+#define OF_STAGE(id) (1u << PL_STAGE_##id)
+#define PAIRS        (OF_STAGE(DPO) | OF_STAGE(ORPO) | OF_STAGE(SIMPO))
+#define LABELLED     OF_STAGE(KTO)
 
 /* Formats are in the order of detection: a row that has its tokens is not tokenised again, one with
  * turns is not read as a text, and a text next to a pair was made from the pair. */
@@ -95,6 +109,38 @@ static const struct pl_format formats[] = {
      .keys = {TEXT("text", TEXT)},
      .needs_tokenizer = true,
      .complete = pl_text_complete},
+    {.name = "tokens of pairs",
+     .id = PL_FORMAT_TOKENS,
+     .stages = PAIRS,
+     .meanings = 1u << PL_FORMAT_PREFERENCE,
+     .keys = {LIST("prompt_ids", pl_preference_read_ids, COUNT),
+              LIST("chosen_ids", pl_preference_read_ids, COUNT),
+              LIST("rejected_ids", pl_preference_read_ids, COUNT)},
+     .complete = pl_preference_complete_tokens},
+    {.name = "preference",
+     .id = PL_FORMAT_PREFERENCE,
+     .stages = PAIRS,
+     .meanings = 1u << PL_FORMAT_PREFERENCE,
+     .keys = {PROMPT_OR_NOT, TEXT_OR_LIST("chosen", CHOSEN), TEXT_OR_LIST("rejected", REJECTED)},
+     .needs_tokenizer = true,
+     .may_need_chat = true,
+     .complete = pl_preference_complete},
+    {.name = "tokens with a label",
+     .id = PL_FORMAT_TOKENS,
+     .stages = LABELLED,
+     .meanings = 1u << PL_FORMAT_PREFERENCE,
+     .keys = {LIST("prompt_ids", pl_preference_read_ids, COUNT),
+              LIST("completion_ids", pl_preference_read_ids, COUNT), FLAG("label", LABEL)},
+     .complete = pl_preference_complete_tokens},
+    {.name = "preference",
+     .id = PL_FORMAT_PREFERENCE,
+     .stages = LABELLED,
+     .meanings = 1u << PL_FORMAT_PREFERENCE,
+     .keys = {TEXT_OR_LIST("prompt", PROMPT), TEXT_OR_LIST("completion", COMPLETION),
+              FLAG("label", LABEL)},
+     .needs_tokenizer = true,
+     .may_need_chat = true,
+     .complete = pl_preference_complete},
 };
 /* Rows that `prompt_format` reads; its other keys are those in braces. */
 static const struct pl_format prompted = {
@@ -108,14 +154,26 @@ static const struct pl_format prompted = {
 #define N_FORMATS  (sizeof formats / sizeof *formats)
 #define ANY_FORMAT (1u << PL_FORMAT_AUTO) /* meanings that a key has in rows of every format */
 
-static const char formats_known[] =
+static const char preferences_known[] =
+    "rows of preferences by their keys: {prompt, chosen, rejected}, {chosen, rejected}, "
+    "{prompt_ids, chosen_ids, rejected_ids}; of `stage: kto` {prompt, completion, label}, "
+    "{prompt_ids, completion_ids, label}";
+static const char formats_of_text[] =
     "formats by their keys: text {text}, messages {messages}, sharegpt {conversations}, alpaca "
     "{instruction, input, output}, prompt_completion {prompt, completion}, tokens {input_ids, "
     "labels}";
 
-const struct pl_format *pl_format_find(uint32_t id) {
+static const char *formats_known(const struct pl_row_parser *p) {
+    return p->rule.stage == PL_STAGE_SFT ? formats_of_text : preferences_known;
+}
+
+static bool is_of_stage(const struct pl_format *f, uint32_t stage) {
+    return (f->stages ? f->stages : OF_STAGE(SFT)) >> stage & 1;
+}
+
+const struct pl_format *pl_format_find(uint32_t id, uint32_t stage) {
     for (size_t i = 0; i < N_FORMATS; i++)
-        if (formats[i].id == id) return &formats[i];
+        if (formats[i].id == id && is_of_stage(&formats[i], stage)) return &formats[i];
     return NULL;
 }
 
@@ -239,7 +297,7 @@ static bool expect_object(struct pl_row_parser *p) {
     enum pl_scan_kind kind = pl_scan_peek(&p->scan);
     if (kind == PL_SCAN_OBJECT) return pl_scan_enter(&p->scan);
     if (kind == PL_SCAN_NONE) return pl_scan_skip(&p->scan);
-    return pl_scan_fail(&p->scan, PL_ERR_DATA_FIELD, p->scan.at, formats_known,
+    return pl_scan_fail(&p->scan, PL_ERR_DATA_FIELD, p->scan.at, formats_known(p),
                         "the row is %s, expected an object", pl_scan_kind_name(kind));
 }
 
@@ -296,7 +354,8 @@ static unsigned all_required(const struct pl_format *f) {
 
 /* True if the format has every column that the file has a name for. */
 static bool may_be(const struct pl_row_parser *p, const struct pl_format *f) {
-    return !p->shape || first_strange(f, &p->shape->columns) == PL_COLUMN_COUNT;
+    return is_of_stage(f, p->rule.stage) &&
+           (!p->shape || first_strange(f, &p->shape->columns) == PL_COLUMN_COUNT);
 }
 
 /* The first format all of whose required keys are there, else the first whose first one is. */
@@ -335,7 +394,7 @@ static bool missing_key(struct pl_row_parser *p, const struct pl_format *f, cons
     if (near)
         return pl_scan_fail(&p->scan, PL_ERR_DATA_FIELD, 0, NULL,
                             "key `%s` is missing; the nearest is `%s`", wanted, near);
-    return pl_scan_fail(&p->scan, PL_ERR_DATA_FIELD, 0, formats_known,
+    return pl_scan_fail(&p->scan, PL_ERR_DATA_FIELD, 0, formats_known(p),
                         "key `%s` is missing; format %s needs it, the row has %s", wanted, f->name,
                         list);
 }
@@ -432,7 +491,9 @@ bool pl_row_parse(struct pl_row_parser *p, const struct pl_format *f, const char
     start(p, text, n, ends_file);
     p->out = out;
     out->n = out->beyond = 0;
-    out->trained_beyond = false;
+    out->trained_beyond = out->dropped = false;
+    for (size_t i = 0; i < sizeof p->part / sizeof *p->part; i++)
+        p->part[i].n = 0;
     if (!expect_object(p)) return false;
     for (size_t key_at = 0; pl_scan_next_key(&p->scan, &p->key); key_at = p->scan.at) {
         if (p->key.failed) return pl_row_no_memory(p);
@@ -470,7 +531,7 @@ const struct pl_format *pl_format_detect(struct pl_row_parser *p, const char *te
     if (is_refused_kind(p, text, n)) return NULL;
     list_keys(p, text, n, NULL, list);
     p->strange = true;
-    pl_scan_fail(&p->scan, PL_ERR_DATA_FIELD, 0, formats_known,
+    pl_scan_fail(&p->scan, PL_ERR_DATA_FIELD, 0, formats_known(p),
                  "the format is not recognised; the row has %s", list);
     return NULL;
 }
@@ -487,6 +548,8 @@ pl_err pl_row_parser_prepare(struct pl_row_parser *p, const struct pl_format *f,
     if (!f->needs_chat && !f->may_need_chat) return PL_ERR_OK;
     p->no_chat = (struct pl_diag){0};
     pl_err err = pl_encoder_choose_chat(&p->encoder, job, notes, f->needs_chat ? d : &p->no_chat);
+    if (err == PL_ERR_OK && job->stage != PL_STAGE_SFT)
+        err = pl_encoder_take_program(&p->encoder, &p->no_chat);
     p->conversation.whole = p->encoder.by_program;
     if (f->needs_chat) return err;
     return p->no_chat.err == PL_ERR_HOST_OOM
@@ -498,6 +561,8 @@ void pl_row_parser_add_facts(const struct pl_row_parser *p, const struct pl_form
                              struct pl_text *out) {
     pl_text_addf(out, "format %s, vocabulary %llu\n", f->name, (unsigned long long)p->vocab);
     if (p->shape) pl_columns_write(&p->shape->columns, out);
+    if (p->rule.stage != PL_STAGE_SFT)
+        pl_text_addf(out, "stage %u, truncation %u\n", p->rule.stage, p->rule.truncation);
     if (f->needs_tokenizer) pl_encoder_add_facts(&p->encoder, out);
 }
 
@@ -508,6 +573,10 @@ bool pl_row_parser_is_costly(const struct pl_row_parser *p, const struct pl_form
 void pl_row_parser_finish(struct pl_row_parser *p) {
     pl_text_finish(&p->key);
     pl_text_finish(&p->text);
+    for (size_t i = 0; i < sizeof p->part / sizeof *p->part; i++) {
+        pl_sample_finish(&p->part[i]);
+        pl_text_finish(&p->texts[i]);
+    }
     pl_conversation_finish(&p->conversation);
     pl_encoder_finish(&p->encoder);
 }

@@ -14,8 +14,8 @@
 
 struct pl_format;
 
-/* Returns the format of a job's `format:`; NULL for auto. */
-const struct pl_format *pl_format_find(uint32_t id);
+/* Returns the format of a job's `format:` under a stage; NULL for auto. */
+const struct pl_format *pl_format_find(uint32_t id, uint32_t stage);
 const char *pl_format_name(const struct pl_format *f);
 uint32_t pl_format_id(const struct pl_format *f); /* PL_FORMAT_* as in a job */
 /* True if its rows cannot be read without a tokenizer. */

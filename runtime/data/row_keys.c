@@ -8,14 +8,15 @@
 #define ANYWHERE   (~0u)
 #define CHATS      (OF(MESSAGES) | OF(SHAREGPT) | OF(PROMPT_COMPLETION))
 /* Formats whose reader decides what the prompt is; with `prompt_format` the user does. */
-#define PROMPTS    (OF(ALPACA) | OF(PROMPT_COMPLETION))
-#define RENDERED   (CHATS | OF(ALPACA))
+#define PROMPTS  (OF(ALPACA) | OF(PROMPT_COMPLETION))
+#define RENDERED (CHATS | OF(ALPACA) | OF(PREFERENCE))
 
 static const char hint_media[] = "only text is supported: leave such rows out";
-static const char hint_preference[] = "preference data (DPO) trains on a comparison, which is not "
-                                      "implemented: write the better answer as `completion`";
+static const char hint_preference[] = "`stage: dpo` trains on preferences; or write the better "
+                                      "answer as `completion`";
 static const char hint_kto[] =
-    "KTO trains away from such an answer, which is not implemented: leave the row out";
+    "`stage: kto` trains away from such an answer; otherwise leave the row out";
+static const char hint_prompt[] = "write it into `prompt`, or name the column with `field_prompt`";
 static const char hint_packed[] = "the row packs several samples: give each a row of its own, and "
                                   "set `packing: true`";
 static const char hint_tools[] = "named templates do not render it: `chat_template: auto` is the "
@@ -42,8 +43,15 @@ static const char hint_tree[] = "the row is one message of a tree: write each co
     X("rejected_input_ids", ROWS, REFUSED, hint_preference)                                        \
     X("chosen_ids", ROWS, REFUSED, hint_preference)                                                \
     X("rejected_ids", ROWS, REFUSED, hint_preference)                                              \
-    X("label", RENDERED, REFUSED_FALSE, hint_kto)                                                  \
+    X("label", CHATS | OF(ALPACA), REFUSED_FALSE, hint_kto)                                        \
     X("kto_tag", ROWS, REFUSED_FALSE, hint_kto)                                                    \
+    X("instruction", OF(PREFERENCE), REFUSED, hint_prompt)                                         \
+    X("input", OF(PREFERENCE), REFUSED, hint_prompt)                                               \
+    X("question", OF(PREFERENCE), REFUSED, hint_prompt)                                            \
+    X("query", OF(PREFERENCE), REFUSED, hint_prompt)                                               \
+    X("system", OF(PREFERENCE), REFUSED, hint_prompt)                                              \
+    X("messages", OF(PREFERENCE), REFUSED, hint_prompt)                                            \
+    X("conversations", OF(PREFERENCE), REFUSED, hint_prompt)                                       \
     X("image", ANYWHERE, REFUSED, hint_media)                                                      \
     X("images", ANYWHERE, REFUSED, hint_media)                                                     \
     X("image_url", ANYWHERE, REFUSED, hint_media)                                                  \
@@ -74,23 +82,29 @@ static const char hint_tree[] = "the row is one message of a tree: write each co
     X("message_tree_id", OF(TEXT), REFUSED, hint_tree)
 
 #define INERT_KEYS(X)                                                                              \
-    X("id") X("_id") X("ids") X("idx") X("index") X("uid") X("uuid") X("guid") X("row_id")         \
-    X("prompt_id") X("question_id") X("conversation_id") X("message_id") X("hash") X("name")       \
-    X("source") X("sources") X("origin") X("url") X("dataset") X("dataset_name") X("split")        \
-    X("subset") X("task") X("task_type") X("task_name") X("type") X("kind") X("category")          \
-    X("categories") X("topic") X("domain") X("tag") X("tags") X("language") X("lang")              \
-    X("license") X("licence") X("author") X("date") X("time") X("timestamp") X("created")          \
-    X("created_at") X("updated_at") X("version") X("meta") X("metadata") X("info") X("model")      \
-    X("model_name") X("generator") X("annotator") X("score") X("quality") X("difficulty")          \
-    X("length") X("n_tokens") X("num_tokens") X("token_count") X("num_turns") X("turn")            \
-    X("redacted") X("toxic") X("openai_moderation") X("token_type_ids") X("special_tokens_mask")
+    X("id")                                                                                        \
+    X("_id")                                                                                       \
+    X("ids") X("idx") X("index") X("uid") X("uuid") X("guid") X("row_id") X("prompt_id")           \
+        X("question_id") X("conversation_id") X("message_id") X("hash") X("name") X("source")      \
+            X("sources") X("origin") X("url") X("dataset") X("dataset_name") X("split")            \
+                X("subset") X("task") X("task_type") X("task_name") X("type") X("kind")            \
+                    X("category") X("categories") X("topic") X("domain") X("tag") X("tags")        \
+                        X("language") X("lang") X("license") X("licence") X("author") X("date")    \
+                            X("time") X("timestamp") X("created") X("created_at") X("updated_at")  \
+                                X("version") X("meta") X("metadata") X("info") X("model")          \
+                                    X("model_name") X("generator") X("annotator") X("score")       \
+                                        X("quality") X("difficulty") X("length") X("n_tokens")     \
+                                            X("num_tokens") X("token_count") X("num_turns")        \
+                                                X("turn") X("redacted") X("toxic")                 \
+                                                    X("openai_moderation") X("token_type_ids")     \
+                                                        X("special_tokens_mask")
 
 static const struct pl_row_key table[] = {
 #define X(name, of, meaning, hint) {name, of, PL_ROW_KEY_##meaning, hint},
     REFUSED_KEYS(X)
 #undef X
 #define X(name) {name, ANYWHERE, PL_ROW_KEY_INERT, NULL},
-    INERT_KEYS(X)
+        INERT_KEYS(X)
 #undef X
 };
 

@@ -9,6 +9,12 @@
 #define PL_FORMAT_MAX_KEYS 8
 #define PL_ROW_MAX_KEYS    (PL_FORMAT_MAX_KEYS + PL_SHAPE_NAMES)
 
+/* The rules of a job for rows of preferences. */
+struct pl_preference_rule {
+    uint32_t stage, truncation; /* PL_STAGE_*, PL_TRUNCATION_* */
+    uint64_t max_tokens;        /* of a sample */
+};
+
 struct pl_row_parser {
     struct pl_scan scan;
     struct pl_encoder encoder;
@@ -17,6 +23,9 @@ struct pl_row_parser {
     bool detected;                    /* the format was detected from the first row */
     struct pl_text key, text;         /* scratch */
     struct pl_conversation conversation;
+    struct pl_preference_rule rule;
+    struct pl_sample part[3]; /* scratch of rows of preferences: prompt and answers */
+    struct pl_text texts[3];
     struct pl_sample *out;
     bool seen[PL_ROW_MAX_KEYS];
     size_t at[PL_ROW_MAX_KEYS]; /* begin of the value of each key */

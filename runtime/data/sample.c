@@ -27,6 +27,13 @@ bool pl_sample_reserve(struct pl_sample *s, uint64_t n) {
     return true;
 }
 
+uint64_t pl_sample_targets(const struct pl_sample *s) {
+    uint64_t n = 0;
+    for (uint64_t i = 1; i < s->n; i++)
+        n += pl_label_is_target(s->labels[i]);
+    return n;
+}
+
 uint64_t pl_sample_digest(const struct pl_sample *s) {
     struct pl_digest h;
     pl_digest_init(&h, s->n);

@@ -107,9 +107,9 @@ pl_err pl_worker_take(struct pl_worker *w, uint64_t position, struct pl_step_bat
         struct pl_step_batch taken = w->batch;
         w->batch = *batch;
         *batch = taken;
-        want(w, position + batch->n);
+        want(w, position + batch->rows);
     } else {
-        batch->n = 0;
+        batch->n = batch->rows = 0;
         if (d && d->err == PL_ERR_OK) *d = w->failure;
         w->state = IDLE;
     }

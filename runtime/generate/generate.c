@@ -146,7 +146,7 @@ static pl_err compute(struct pl_generator *g, struct pl_diag *d) {
                                    .first = true};
     PL_TRY(pl_exec_describe(&rung->exec, &batch, d));
     PL_TRY(pl_session_follow_length(s, d));
-    PL_TRY(pl_session_upload_inputs(s, false));
+    PL_TRY(pl_session_upload_inputs(s, PL_PHASE_GENERATE));
     PL_TRY(pl_exec_run_phase(&rung->exec, PL_PHASE_GENERATE, d));
     const uint64_t bytes = mb->n_targets * s->pf->model.vocab * sizeof(float);
     pl_err err = PL_ERR_OK;

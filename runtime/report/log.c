@@ -310,6 +310,8 @@ static pl_err log_step(struct pl_log *log, const struct pl_step_report *r, struc
         pl_json_set(&fields, "loss_scale", json_integer((json_int_t)r->loss_scale));
         pl_json_set(&fields, "skipped", json_boolean(r->skipped));
     }
+    for (uint32_t i = 0; i < r->n_more; i++)
+        pl_json_set(&fields, r->more[i].name, pl_log_real(r->more[i].value));
     return pl_log_event(log, "step", fields, d);
 }
 

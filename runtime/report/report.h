@@ -21,6 +21,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#define PL_STEP_MORE 16
 struct pl_step_report {
     uint64_t step, total_steps;
     double epoch, loss, grad_norm, learning_rate;
@@ -32,6 +33,11 @@ struct pl_step_report {
     uint64_t loss_scale; /* of the gradients; 0: none */
     bool skipped;        /* they overflowed: no weight was updated */
     uint64_t device_bytes, budget_bytes;
+    struct pl_named_value {
+        const char *name;
+        double value;
+    } more[PL_STEP_MORE]; /* [n_more]: what else the loss of the job is measured by */
+    uint32_t n_more;
 };
 
 /* --- train_log.jsonl ------------------------------------------------------------------------- */

@@ -6,7 +6,7 @@
 
 /* bytes from src to a tensor of the rung in use; nothing for PL_NONE. */
 pl_err pl_session_upload(struct pl_session *s, uint32_t tensor, const void *src, uint64_t bytes);
-/* The host image of the micro-batch to the inputs of its phase. */
-pl_err pl_session_upload_inputs(struct pl_session *s, bool eval);
+/* The host image of the micro-batch to the inputs of a phase. */
+pl_err pl_session_upload_inputs(struct pl_session *s, enum pl_phase phase);
 
 #endif

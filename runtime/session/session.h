@@ -32,7 +32,8 @@ struct pl_rung {
     uint32_t batch_size;
     struct pl_planned planned; /* of rung 0 that of the pre-flight, borrowed */
     struct pl_exec exec;
-    uint32_t inputs[2][PL_ROLE_TARGETS - PL_ROLE_IDS + 1]; /* ids of batch inputs: step, eval */
+    uint32_t inputs[PL_PHASE_COUNT][PL_ROLE_INPUTS]; /* ids of batch inputs of each phase */
+    uint32_t logp[PL_PHASE_COUNT];                   /* ids of the log-probabilities, or PL_NONE */
     struct pl_step_ops ops;
 };
 

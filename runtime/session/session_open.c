@@ -61,10 +61,11 @@ static pl_err open_host_device(struct pl_session *s, struct pl_diag *d) {
 static void find_inputs(struct pl_rung *rung) {
     const struct pl_program *p = rung->planned.program;
     memset(rung->inputs, 0xff, sizeof rung->inputs);
+    memset(rung->logp, 0xff, sizeof rung->logp);
     for (uint32_t i = 0; i < p->n_tensors; i++) {
         const struct pl_tensor *t = &p->tensors[i];
-        if (t->role < PL_ROLE_IDS || t->role > PL_ROLE_TARGETS) continue;
-        rung->inputs[t->phase == PL_PHASE_EVAL][t->role - PL_ROLE_IDS] = i;
+        if (t->role == PL_ROLE_LOGP) rung->logp[t->phase] = i;
+        if (pl_role_is_input(t->role)) rung->inputs[t->phase][t->role - PL_ROLE_IDS] = i;
     }
     rung->ops = pl_program_step_ops(p);
 }

@@ -1,10 +1,14 @@
 /* evaluate.c - the evaluation phase over all held-out rows, and who is told. */
 #include "runtime/train/evaluate.h"
 
+#include "estimator/base/json_tree.h"
+#include "estimator/config/job_values.h"
 #include "runtime/data/batch.h"
 #include "runtime/session/inputs.h"
 #include "runtime/session/load.h"
+#include "runtime/train/measures_told.h"
 #include "runtime/train/micro_batch.h"
+#include "runtime/train/score.h"
 
 #include <math.h>
 
@@ -21,7 +25,7 @@ static pl_err load_round(struct pl_run *r, struct evaluated *at, uint32_t *n, st
     for (*n = 0; *n < pl_run_ranks(r) && at->row < pf->data.n_eval; ++*n) {
         PL_TRY(pl_step_batch_load(&r->batch, &pf->data.eval_source, at->row, size, d));
         if (*n == pf->world.rank) PL_TRY(pl_micro_batch_fill(&r->s.micro, &r->batch, 0, size, d));
-        at->row += r->batch.n;
+        at->row += r->batch.rows;
         at->targets += r->batch.targets;
     }
     return *n > pf->world.rank ? PL_ERR_OK
@@ -48,7 +52,7 @@ static pl_err compute(struct pl_run *r, struct pl_evaluation *out, struct pl_dia
         PL_TRY(load_round(r, &at, &n, d));
         PL_TRY(pl_run_describe(r, n, true, 0, d));
         PL_TRY(pl_session_follow_length(&r->s, d));
-        PL_TRY(pl_session_upload_inputs(&r->s, true));
+        PL_TRY(pl_session_upload_inputs(&r->s, PL_PHASE_EVAL));
         PL_TRY(pl_exec_run_phase(exec, PL_PHASE_EVAL, d));
     }
     PL_TRY(pl_exec_download(exec, pl_run_rung(r)->planned.program->loss, sums, sizeof sums));
@@ -83,8 +87,37 @@ static pl_err tell(struct pl_run *r, const struct pl_evaluation *e, struct pl_di
                         d);
 }
 
+static pl_err tell_preferences(struct pl_run *r, const struct pl_measures *m, struct pl_diag *d) {
+    struct pl_named_value more[PL_STEP_MORE];
+    char line[160];
+    const uint64_t step = r->state.step;
+    const double loss = m->of[PL_MEASURE_LOSS];
+    const uint32_t n = pl_run_list_measures(m, more);
+    snprintf(line, sizeof line, "evaluation at step %llu: loss %.4f, accuracy %.3f, margin %.4f",
+             (unsigned long long)step, loss, m->of[PL_MEASURE_ACCURACY], m->of[PL_MEASURE_MARGIN]);
+    pl_progress_note(&r->progress, line);
+    if (r->board) PL_TRY(pl_tensorboard_scalar(r->board, "eval/loss", step, loss, d));
+    PL_TRY(pl_run_board_more(r, "eval", step, more, n, d));
+    json_t *o = json_pack("{s:I, s:o}", "step", (json_int_t)step, "loss", pl_log_real(loss));
+    for (uint32_t i = 0; i < n; i++)
+        pl_json_set(&o, more[i].name, pl_log_real(more[i].value));
+    return pl_log_event(r->log, "eval", o, d);
+}
+
+/* Answers are compared, not counted: there are no right tokens, and there is no perplexity. */
+static pl_err evaluate_preferences(struct pl_run *r, struct pl_evaluation *out,
+                                   struct pl_diag *d) {
+    struct pl_measures m;
+    PL_TRY(pl_run_eval_preferences(r, &m, d));
+    *out = (struct pl_evaluation){.loss = m.of[PL_MEASURE_LOSS],
+                                  .accuracy = m.of[PL_MEASURE_ACCURACY],
+                                  .perplexity = NAN};
+    return tell_preferences(r, &m, d);
+}
+
 pl_err pl_run_evaluate(struct pl_run *r, struct pl_evaluation *out, struct pl_diag *d) {
     if (!r->s.pf->data.n_eval) return PL_ERR_OK;
+    if (pl_job_prefers(r->s.job)) return evaluate_preferences(r, out, d);
     PL_TRY(compute(r, out, d));
     return tell(r, out, d);
 }

@@ -2,6 +2,7 @@
 #include "runtime/train/micro_batch.h"
 
 #include "estimator/base/checked.h"
+#include "estimator/config/job_values.h"
 #include "runtime/session/arenas.h"
 #include "runtime/session/inputs.h"
 #include "runtime/session/load.h"
@@ -47,6 +48,7 @@ double pl_run_learning_rate(const struct pl_run *r) {
 
 static float loss_scale(const struct pl_run *r, uint64_t targets) {
     if (!targets) return 0.0f;
+    if (pl_job_prefers(r->s.job)) targets = 1; /* their weights hold all of it */
     if (overflows(r)) return INFINITY;
     return ldexpf((float)(1.0 / (double)targets), loss_exponent(r));
 }
@@ -80,5 +82,5 @@ pl_err pl_run_prepare(struct pl_run *r, struct pl_diag *d) {
                                d));
     PL_TRY(pl_run_describe(r, contributors(r), r->round == 0, r->batch.targets, d));
     PL_TRY(pl_session_follow_length(&r->s, d));
-    return pl_session_upload_inputs(&r->s, false);
+    return pl_session_upload_inputs(&r->s, PL_PHASE_MICRO);
 }

@@ -1,4 +1,5 @@
 #include "runtime/train/run_open.h"
+#include "runtime/train/score.h"
 
 #include "estimator/config/debug_fault.h"
 #include "runtime/checkpoint/durable.h"
@@ -74,11 +75,18 @@ pl_err pl_run_init_profile(struct pl_run *r, struct pl_diag *d) {
     return pl_profile_init(&r->profile, most_ops(r), r->opt->profile, d);
 }
 
+/* The estimate of KTO is that of a micro-batch, whose size is decided by now. */
+static void group_rows(struct pl_preflight *pf) {
+    const uint32_t exchange = pf->job->stage == PL_STAGE_KTO ? pf->job->batch_size : 0;
+    pf->data.source.grouping.exchange = pf->data.eval_source.grouping.exchange = exchange;
+}
+
 pl_err pl_run_open(struct pl_run *r, struct pl_preflight *pf, const struct pl_train_options *opt,
                    struct pl_diag *d) {
     uint64_t config_bytes;
     *r = (struct pl_run){.opt = opt, .started = pl_session_clock()};
     init_counters(r, pf);
+    group_rows(pf);
     PL_TRY(pl_model_read_text(pf->files.config_path, &r->config_json, &config_bytes, d));
     PL_TRY(pl_session_open(&r->s, pf, opt->messages, opt->colour, d));
     PL_TRY(pl_run_init_best(r, &(struct pl_run_state){0}, d));
@@ -93,6 +101,8 @@ void pl_run_close(struct pl_run *r) {
     pl_session_close(&r->s);
     pl_worker_stop(&r->worker);
     pl_step_batch_finish(&r->batch);
+    pl_scores_finish(&r->scores);
+    pl_reference_finish(&r->reference);
     pl_profile_finish(&r->profile);
     pl_tensorboard_close(&r->board);
     pl_log_close(&r->log);

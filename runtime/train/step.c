@@ -2,6 +2,7 @@
 #include "runtime/train/step.h"
 
 #include "estimator/base/checked.h"
+#include "estimator/config/job_values.h"
 #include "runtime/session/arenas.h"
 #include "runtime/session/inputs.h"
 #include "runtime/session/measure.h"
@@ -9,6 +10,8 @@
 #include "runtime/train/begin_anew.h"
 #include "runtime/train/micro_batch.h"
 #include "runtime/train/not_finite.h"
+#include "runtime/train/run_ops.h"
+#include "runtime/train/score.h"
 
 #include <math.h>
 
@@ -22,60 +25,6 @@ static bool fault_due(struct pl_run *r) {
     if (f->at != r->state.step + 1 || f->count == 0) return false;
     if (f->count != UINT64_MAX) f->count--;
     return true;
-}
-
-static pl_err inject(struct pl_run *r, struct pl_diag *d) {
-    r->s.facts = (struct pl_oom_facts){.what = "a step's kernel (injected)",
-                                       .requested_bytes = r->s.batch_arena.bytes,
-                                       .free_bytes = pl_session_free_bytes(&r->s),
-                                       .injected = true};
-    return pl_diag_set(d, PL_ERR_DEVICE_OOM, "injected: out of memory in step %llu",
-                       (unsigned long long)(r->state.step + 1));
-}
-
-/* True if device_oom@op=N strikes among the next n operations of the run; *before: how many run
- * before it. */
-static bool op_fault_due(struct pl_run *r, uint32_t n, uint32_t *before) {
-    struct pl_debug_fault *f = &r->op_fault;
-    if (f->count == 0 || f->at <= r->ops_run || f->at > r->ops_run + n) return false;
-    *before = (uint32_t)(f->at - r->ops_run - 1);
-    f->at++;
-    if (f->count != UINT64_MAX) f->count--;
-    return true;
-}
-
-/* Op `first` fails; other ranks wait for what follows it, as after a failure of a kernel (E5 of
- * exec.h). */
-static pl_err fail_op(struct pl_run *r, uint32_t first, uint32_t n, struct pl_diag *d) {
-    struct pl_diag ignored = {0};
-    struct pl_exec *exec = &pl_run_rung(r)->exec;
-    pl_err err = inject(r, d);
-    if (!r->s.comm) return err;
-    exec->muted = true;
-    (void)pl_exec_run(exec, first, n, &ignored);
-    return err;
-}
-
-/* Runs ops of a range; after a failure of this rank those that other ranks wait for (E5 of exec.h).
- * A library that has no memory for a product does not say how much it wanted. */
-static pl_err run_range(struct pl_run *r, pl_err before, const struct pl_phase_range *ops,
-                        struct pl_diag *d) {
-    struct pl_exec *exec = &pl_run_rung(r)->exec;
-    struct pl_diag ignored = {0}, *why = before == PL_ERR_OK ? d : &ignored;
-    uint32_t n = ops->n_ops, until_fault;
-    if (before != PL_ERR_OK && !r->s.comm) return before;
-    if (before != PL_ERR_OK) exec->muted = true;
-    if (before == PL_ERR_COMM_PEER_LOST) return before;
-    const bool fails = op_fault_due(r, n, &until_fault);
-    if (fails) n = until_fault;
-    r->ops_run += n + fails;
-    pl_err err = pl_exec_run(exec, ops->first_op, n, why);
-    if (err == PL_ERR_OK && fails)
-        err = fail_op(r, ops->first_op + n, ops->n_ops - n, why);
-    else if (err == PL_ERR_DEVICE_OOM)
-        r->s.facts = (struct pl_oom_facts){.what = "a step's kernel",
-                                           .free_bytes = pl_session_free_bytes(&r->s)};
-    return before == PL_ERR_OK ? err : before;
 }
 
 /* The values of a queued step; waits for it. */
@@ -122,14 +71,15 @@ static pl_err attempt(void *ctx, struct pl_diag *d) {
     PL_TRY(pl_run_load_anew(r, d));
     pl_run_rung(r)->exec.muted = false;
     const uint64_t slots = r->batch.targets ? r->batch.slots : 0;
+    if (slots && pl_job_prefers(r->s.job)) err = pl_run_score(r, d);
     for (r->round = 0; r->round < slots; r->round += r->oom.batch_size * pl_run_ranks(r)) {
         if (err == PL_ERR_OK && r->clip_is_void) err = restore_clip(r);
         if (err == PL_ERR_OK) err = pl_run_prepare(r, d);
-        err = run_range(r, err, &pl_run_rung(r)->ops.micro, d);
-        if (err == PL_ERR_OK && r->round == 0 && fault_due(r)) err = inject(r, d);
+        err = pl_run_ops(r, err, &pl_run_rung(r)->ops.micro, d);
+        if (err == PL_ERR_OK && r->round == 0 && fault_due(r)) err = pl_run_inject(r, d);
         if (err != PL_ERR_OK && !r->s.comm) break;
     }
-    if (slots) err = run_range(r, err, &pl_run_rung(r)->ops.norm, d);
+    if (slots) err = pl_run_ops(r, err, &pl_run_rung(r)->ops.norm, d);
     err = agree(r, err, d);
     r->clip_is_void = r->s.comm && err == PL_ERR_DEVICE_OOM;
     return err;
@@ -248,14 +198,15 @@ static pl_err post_values(struct pl_run *r, uint32_t at) {
  * step without a target has no gradient, and updates nothing: no weight decays by it. */
 static pl_err commit(struct pl_run *r, struct pl_diag *d) {
     uint32_t at = (r->oldest_pending + r->n_pending) % PL_MAX_PENDING;
-    if (r->batch.targets) PL_TRY(run_range(r, PL_ERR_OK, &pl_run_rung(r)->ops.commit, d));
+    if (r->batch.targets) PL_TRY(pl_run_ops(r, PL_ERR_OK, &pl_run_rung(r)->ops.commit, d));
     r->pending[at] = (struct pl_pending){.step = r->state.step + 1,
-                                         .position = r->state.position + r->batch.n,
+                                         .position = r->state.position + r->batch.rows,
                                          .targets = r->batch.targets,
                                          .tokens = r->batch.tokens,
-                                         .samples = r->batch.n,
+                                         .samples = r->batch.rows,
                                          .batch_size = r->oom.batch_size,
                                          .loss_scale = r->state.loss_scale,
+                                         .measures = r->measures,
                                          .learning_rate = pl_run_learning_rate(r)};
     if (r->batch.targets) PL_TRY(post_values(r, at));
     r->n_pending++;
@@ -299,15 +250,22 @@ static bool is_skipped(const struct pl_pending *p) {
     return p->loss_scale && p->targets && isfinite(p->values[0][0]) && !is_finite(p);
 }
 
+/* The device has summed what targets lost; a loss of preferences is none of targets alone. */
+static double mean_loss(const struct pl_run *r, const struct pl_pending *p) {
+    if (!p->targets) return NAN;
+    return pl_job_prefers(r->s.job) ? p->measures.of[PL_MEASURE_LOSS]
+                                    : p->values[0][0] / (double)p->targets;
+}
+
 pl_err pl_run_collect(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d) {
     struct pl_pending *p = &r->pending[r->oldest_pending];
     pl_err err = take_values(r, r->oldest_pending);
     if (err != PL_ERR_OK)
         return pl_diag_set(d, err, "step %llu did not end", (unsigned long long)p->step);
-    const double loss = p->values[0][0], norm = p->values[1][0];
+    const double norm = p->values[1][0];
     *out = (struct pl_step_result){.step = p->step,
                                    .position = p->position,
-                                   .loss = p->targets ? loss / (double)p->targets : NAN,
+                                   .loss = mean_loss(r, p),
                                    .grad_norm = norm,
                                    .learning_rate = p->learning_rate,
                                    .targets = p->targets,
@@ -316,6 +274,7 @@ pl_err pl_run_collect(struct pl_run *r, struct pl_step_result *out, struct pl_di
                                    .batch_size = p->batch_size,
                                    .loss_scale = p->loss_scale,
                                    .skipped = is_skipped(p),
+                                   .measures = p->measures,
                                    .cost = p->cost};
     if (!is_finite(p) && !out->skipped) return pl_run_refuse_not_finite(r, p, d);
     r->oldest_pending = (r->oldest_pending + 1) % PL_MAX_PENDING;
@@ -394,7 +353,7 @@ pl_err pl_run_step(struct pl_run *r, struct pl_diag *d) {
     if (r->lost) return PL_ERR_OK;
     read_clocks(r);
     r->state.step++;
-    r->state.position += r->batch.n;
+    r->state.position += r->batch.rows;
     r->state.tokens += r->batch.targets;
     r->committing = false;
     r->tokens_computed += r->batch.tokens;

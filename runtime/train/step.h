@@ -2,6 +2,7 @@
 #ifndef PL_RUNTIME_TRAIN_STEP_H
 #define PL_RUNTIME_TRAIN_STEP_H
 
+#include "estimator/config/job_values.h"
 #include "runtime/train/training_run.h"
 
 struct pl_step_result {
@@ -9,9 +10,10 @@ struct pl_step_result {
     double loss, grad_norm, learning_rate;
     uint64_t targets, tokens; /* supervised tokens, computed tokens */
     uint64_t samples;
-    uint32_t batch_size; /* micro-batch in use */
-    uint64_t loss_scale; /* of its gradients; 0: none */
-    bool skipped;        /* they overflowed: no weight was updated */
+    uint32_t batch_size;         /* micro-batch in use */
+    uint64_t loss_scale;         /* of its gradients; 0: none */
+    bool skipped;                /* they overflowed: no weight was updated */
+    struct pl_measures measures; /* of preferences */
     struct pl_step_cost cost;
 };
 /* Returns the hooks through which recovery acts on a step. */
@@ -30,9 +32,10 @@ pl_err pl_run_collect(struct pl_run *r, struct pl_step_result *out, struct pl_di
 /* Collects the steps that ended well and forgets the other ones, as if they had not been queued. */
 void pl_run_undo_pending(struct pl_run *r);
 /* Returns how many steps may stay uncollected while the next one is queued: under fp16 its scale
- * and its rate follow from their outcome. */
+ * and its rate follow from their outcome, and preferences are scored before they are learned. */
 static inline uint32_t pl_run_lag(const struct pl_run *r) {
-    return r->s.device->ops->post && !r->state.loss_scale ? PL_MAX_PENDING - 1 : 0;
+    const bool waits = r->state.loss_scale || pl_job_prefers(r->s.job);
+    return r->s.device->ops->post && !waits ? PL_MAX_PENDING - 1 : 0;
 }
 /* Runs the step on the longest samples of the data without counting it: the weights change, the
  * run's state does not. With r->lost *out is not filled. */

@@ -3,6 +3,7 @@
 
 #include "estimator/base/json_tree.h"
 #include "estimator/base/units.h"
+#include "estimator/config/job_values.h"
 #include "estimator/program/cost.h"
 #include "runtime/checkpoint/read_file.h"
 #include "runtime/merge/merge.h"
@@ -15,9 +16,11 @@
 #include "runtime/train/outcome.h"
 #include "runtime/train/probe.h"
 #include "runtime/train/run_open.h"
+#include "runtime/train/measures_told.h"
 #include "runtime/train/step.h"
 #include "runtime/train/weights_io.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,12 +62,12 @@ static pl_err board_step(struct pl_run *r, const struct pl_step_report *s, struc
     const size_t n = sizeof rows / sizeof *rows - !s->loss_scale; /* the last */
     for (size_t i = 0; r->board && i < n; i++)
         PL_TRY(pl_tensorboard_scalar(r->board, rows[i].tag, s->step, rows[i].value, d));
-    return PL_ERR_OK;
+    return pl_run_board_more(r, "train", s->step, s->more, s->n_more, d);
 }
 
 static pl_err report_step(struct pl_run *r, const struct pl_step_result *s, double seconds,
                           struct pl_diag *d) {
-    const struct pl_step_report report = {
+    struct pl_step_report report = {
         .step = s->step,
         .total_steps = r->s.pf->total_steps,
         .epoch = (double)s->position / (double)r->s.pf->data.walk.epoch_rows,
@@ -80,6 +83,7 @@ static pl_err report_step(struct pl_run *r, const struct pl_step_result *s, doub
         .skipped = s->skipped,
         .device_bytes = r->s.device->used_bytes,
         .budget_bytes = r->s.device->budget_bytes};
+    if (pl_job_prefers(r->s.job)) report.n_more = pl_run_list_measures(&s->measures, report.more);
     bool last = s->step == r->s.pf->total_steps;
     if (s->step % r->s.job->logging_steps == 0 || last) {
         PL_TRY(pl_log_step(r->log, &report, d));

@@ -9,8 +9,10 @@
 #include "runtime/data/worker.h"
 #include "runtime/report/report.h"
 #include "runtime/session/session.h"
+#include "runtime/train/losses.h"
 #include "runtime/train/options.h"
 #include "runtime/train/profile.h"
+#include "runtime/train/reference.h"
 #include "runtime/train/schedule.h"
 
 struct pl_debug_fault { /* debug_inject: device_oom@step=N, or of an operation */
@@ -26,12 +28,21 @@ struct pl_step_cost {
     double seconds[PL_COST_COUNT];
 };
 
+/* The scores of the samples of a step. */
+struct pl_scores {
+    struct pl_score *of; /* [cap], owned */
+    uint64_t cap;
+    double *logp; /* owned: of the targets of a micro-batch */
+    bool refers;  /* what is scored is the reference, by whatever phase */
+};
+
 /* A step that is queued and whose loss and norm were not read yet. */
 struct pl_pending {
     uint64_t step, position, targets, tokens, samples;
     uint32_t batch_size;
     double learning_rate;
-    uint64_t loss_scale; /* 0: none */
+    uint64_t loss_scale;         /* 0: none */
+    struct pl_measures measures; /* of preferences */
     struct pl_step_cost cost;
     bool posted;         /* values come with pl_device_ops.collect; false: they are here already */
     double values[2][2]; /* loss and clip */
@@ -53,7 +64,10 @@ struct pl_run {
     bool lost;              /* the commit of a step ran out of memory: go_back.h */
     struct pl_schedule schedule;
     struct pl_step_batch batch;
-    uint64_t round;    /* first sample of the current step of the ranks */
+    struct pl_scores scores;       /* of preferences, as these two */
+    struct pl_measures measures;   /* of the step at hand */
+    struct pl_reference reference; /* of the whole run, where it is computed before */
+    uint64_t round;                /* first sample of the current step of the ranks */
     bool clip_is_void; /* an attempt of the ranks failed: the norm that it computed belongs to no
                           step */
     int stop;          /* signal that asks to end, from any rank, as agreed in the last step */

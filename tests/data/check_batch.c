@@ -79,7 +79,7 @@ static pl_err load_batch(struct pl_step_batch *b, struct fixture *f, uint64_t po
     struct pl_walk w;
     pl_walk_init(&w, first, rows, shuffle, seed);
     w.circle = true;
-    const struct pl_batch_source from = {f->data, &w, 0};
+    const struct pl_batch_source from = {.data = f->data, .walk = &w, .pack_tokens = 0};
     return pl_step_batch_load(b, &from, position, n, &f->d);
 }
 

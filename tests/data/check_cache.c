@@ -361,7 +361,8 @@ static pl_err first_step(struct fixture *f, uint64_t pack_tokens) {
     struct pl_step_batch b = {0};
     struct pl_micro_batch mb;
     pl_walk_init(&walk, 0, pl_data_rows(f->data), false, 1);
-    const struct pl_batch_source from = {f->data, &walk, pack_tokens};
+    const struct pl_batch_source from = {
+        .data = f->data, .walk = &walk, .pack_tokens = pack_tokens};
     ck_assert_int_eq(pl_micro_batch_init(&mb, 8, 4, &f->d), PL_ERR_OK);
     pl_err err = pl_step_batch_load(&b, &from, 0, 1, &f->d);
     if (err == PL_ERR_OK) err = pl_micro_batch_fill(&mb, &b, 0, 1, &f->d);

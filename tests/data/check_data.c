@@ -29,7 +29,8 @@ static int load_lines(const char *path, char out[ROWS_MAX][LINE]) {
 
 static uint32_t format_id(const char *name) {
     uint32_t id = PL_FORMAT_PROMPT_COMPLETION;
-    while (id > PL_FORMAT_AUTO && strcmp(name, pl_format_name(pl_format_find(id))) != 0)
+    while (id > PL_FORMAT_AUTO &&
+           strcmp(name, pl_format_name(pl_format_find(id, PL_STAGE_SFT))) != 0)
         id--;
     return id;
 }

@@ -315,11 +315,12 @@ static void facts_of(const char *tokenizer, uint32_t train_on, const char *templ
     f.job.chat_template.choice = template_id(template);
     f.job.chat_date = (char *)(uintptr_t)date;
     f.model.vocab = 1 << 20;
-    ck_assert_int_eq(
-        pl_row_parser_prepare(&p, pl_format_find(format), &f.job, &f.model, NULL, &f.d), PL_ERR_OK);
+    ck_assert_int_eq(pl_row_parser_prepare(&p, pl_format_find(format, PL_STAGE_SFT), &f.job,
+                                           &f.model, NULL, &f.d),
+                     PL_ERR_OK);
     out->len = 0;
-    pl_row_parser_add_facts(&p, pl_format_find(format), out);
-    ck_assert(pl_row_parser_is_costly(&p, pl_format_find(format)));
+    pl_row_parser_add_facts(&p, pl_format_find(format, PL_STAGE_SFT), out);
+    ck_assert(pl_row_parser_is_costly(&p, pl_format_find(format, PL_STAGE_SFT)));
     pl_row_parser_finish(&p);
 }
 

@@ -37,7 +37,7 @@ START_TEST(steps_are_counted_as_by_transformers) {
     uint64_t steps;
     open_rows(&f, 16, 0);
     pl_walk_init(&w, 0, counts[_i].rows, true, 3);
-    const struct pl_batch_source from = {f.data, &w, 0};
+    const struct pl_batch_source from = {.data = f.data, .walk = &w, .pack_tokens = 0};
     ck_assert_int_eq(pl_steps_of_epochs(&from, counts[_i].slots, counts[_i].epochs, &steps, &f.d),
                      PL_ERR_OK);
     ck_assert_uint_eq(steps, counts[_i].steps);
@@ -55,7 +55,7 @@ START_TEST(an_epoch_ends_with_a_step) {
     uint64_t steps = 0, counted, place;
     open_rows(&f, ROWS, 0);
     pl_walk_init(&w, 0, ROWS, true, 3);
-    const struct pl_batch_source from = {f.data, &w, 0};
+    const struct pl_batch_source from = {.data = f.data, .walk = &w, .pack_tokens = 0};
     for (uint64_t position = 0; position < EPOCHS * ROWS; steps++) {
         static int seen[ROWS];
         if (position % ROWS == 0) memset(seen, 0, sizeof seen);
@@ -83,7 +83,7 @@ START_TEST(the_steps_of_a_circle_are_full) {
     open_rows(&f, 10, 0);
     pl_walk_init(&w, 0, 10, false, 0);
     w.circle = true;
-    const struct pl_batch_source from = {f.data, &w, 0};
+    const struct pl_batch_source from = {.data = f.data, .walk = &w, .pack_tokens = 0};
     ck_assert_int_eq(pl_steps_position(&from, 4, 2, &place, &f.d), PL_ERR_OK);
     ck_assert_uint_eq(place, 8);
     ck_assert_int_eq(pl_step_batch_load(&b, &from, place, 4, &f.d), PL_ERR_OK);

@@ -304,7 +304,7 @@ START_TEST(packed_steps_follow_each_other_without_a_gap) {
     uint64_t slots = (uint64_t)_i, slot[1024], steps = 0, counted, place;
     packed_rows(&f);
     pl_walk_init(&w, 0, 60, true, 11);
-    const struct pl_batch_source from = {f.data, &w, SLOT};
+    const struct pl_batch_source from = {.data = f.data, .walk = &w, .pack_tokens = SLOT};
     for (uint64_t position = 0; position < 180; steps++) {
         ck_assert_int_eq(pl_steps_position(&from, slots, steps, &place, &f.d), PL_ERR_OK);
         ck_assert_uint_eq(place, position);
@@ -330,7 +330,7 @@ START_TEST(a_packed_micro_batch_fits_its_plan_and_loses_nothing) {
     struct pl_micro_batch mb;
     packed_rows(&f);
     pl_walk_init(&w, 0, 60, true, 11);
-    const struct pl_batch_source from = {f.data, &w, SLOT};
+    const struct pl_batch_source from = {.data = f.data, .walk = &w, .pack_tokens = SLOT};
     ck_assert_int_eq(pl_step_batch_load(&b, &from, 0, 7, &f.d), PL_ERR_OK);
     ck_assert_uint_gt(b.n, 7);
     for (uint64_t size = 1; size <= 8; size++) {
@@ -371,7 +371,7 @@ START_TEST(a_step_ends_with_its_epoch) {
     packed_rows(&f);
     pl_walk_init(&w, 0, 60, false, 0);
     for (uint64_t pack = 0; pack <= SLOT; pack += SLOT) {
-        const struct pl_batch_source from = {f.data, &w, pack};
+        const struct pl_batch_source from = {.data = f.data, .walk = &w, .pack_tokens = pack};
         ck_assert_int_eq(pl_step_batch_load(&b, &from, 57, 8, &f.d), PL_ERR_OK);
         ck_assert_uint_eq(b.n, 3);
         ck_assert_uint_eq(b.slots, pack ? 1 + b.slot[2] : 3);
@@ -389,7 +389,7 @@ START_TEST(rows_that_train_nothing_do_not_hold_a_step_for_ever) {
     packed_rows(&f);
     pl_walk_init(&w, 6, 1, true, 1);
     w.circle = true;
-    const struct pl_batch_source from = {f.data, &w, SLOT};
+    const struct pl_batch_source from = {.data = f.data, .walk = &w, .pack_tokens = SLOT};
     ck_assert_int_eq(pl_step_batch_load(&b, &from, 0, 3, &f.d), PL_ERR_OK);
     ck_assert_uint_eq(b.n, 3 * SLOT / 2);
     ck_assert_uint_eq(b.tokens, 0);

@@ -28,7 +28,7 @@ static void rig_open(struct rig *r, bool shuffle, uint64_t pack) {
     fixture_write(&r->f, text, sizeof text - 1);
     ck_assert_msg(fixture_open(&r->f) == PL_ERR_OK, "%s", r->f.d.message);
     pl_walk_init(&r->walk, 0, ROWS, shuffle, 3);
-    r->from = (struct pl_batch_source){r->f.data, &r->walk, pack};
+    r->from = (struct pl_batch_source){.data = r->f.data, .walk = &r->walk, .pack_tokens = pack};
 }
 
 static void rig_start(struct rig *r, uint64_t slots, bool shuffle, uint64_t pack) {

@@ -83,6 +83,32 @@ static void check_step(struct golden *g, const json_t *want, const json_t *got, 
                       rows[i].limit);
 }
 
+/* The measures of a loss of preferences, under TRL's names; mean logits are not logged. A pair
+ * whose margin is within rounding may count as won or lost. */
+static void check_measures(struct golden *g, const json_t *want, const json_t *got) {
+    static const struct {
+        const char *prefix, *tolerance;
+    } groups[] = {{"rewards/", "rewards_abs"},
+                  {"logps/", "logps_abs"},
+                  {"kl", "others_abs"},
+                  {"nll_loss", "others_abs"},
+                  {"log_odds", "others_abs"}};
+    const char *key;
+    const json_t *undecided = json_object_get(want, "undecided");
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)want, key, value) {
+        for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+            if (strncmp(key, groups[i].prefix, strlen(groups[i].prefix)) != 0) continue;
+            const bool counts = strcmp(key, "rewards/accuracies") == 0;
+            const double limit =
+                counts ? json_number_value(undecided) + 1e-6 : tolerance(g, groups[i].tolerance);
+            ck_assert_msg(json_is_number(json_object_get(got, key)), "%s: no %s", g->dir, key);
+            expect_within(g, textf("%s at step %d", key, (int)joblog_number(want, "step")),
+                          fabs(json_number_value(value) - joblog_number(got, key)), limit);
+        }
+    }
+}
+
 static void check_log(struct golden *g) {
     json_t *log = joblog_read(g->out), *steps = json_object_get(g->expected, "steps"), *want;
     size_t i;
@@ -91,6 +117,7 @@ static void check_log(struct golden *g) {
         const json_t *got = joblog_step(log, (uint64_t)joblog_number(want, "step"));
         ck_assert_msg(got != NULL, "%s: step %zu was not logged", g->dir, i + 1);
         check_step(g, want, got, top_rate(steps));
+        check_measures(g, want, got);
     }
     const json_t *summary = joblog_event(log, "summary", 0);
     ck_assert_ptr_nonnull(summary);

@@ -12,9 +12,9 @@
 
 /* Automatic chunk of the loss: logits of about this size keep the products of the head efficient
  * while they stay small compared with one layer's activations. */
-#define AUTO_LOGITS_BYTES (UINT64_C(64) << 20)
-#define AUTO_CHUNK_MIN    128
-#define AUTO_CHUNK_STEP   64
+#define AUTO_LOGITS_BYTES  (UINT64_C(64) << 20)
+#define AUTO_CHUNK_MIN     128
+#define AUTO_CHUNK_STEP    64
 #define AUTO_PL_CHUNKS_MAX 512 /* very long batches: larger chunks rather than endless programs */
 
 /* First capacities of the lists. They are ample: memory that is never touched takes no room, and a

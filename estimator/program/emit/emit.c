@@ -217,7 +217,7 @@ uint32_t pl_build_weight(const struct pl_builder *b, enum pl_slot slot) {
 }
 
 const struct pl_adapter_slot *pl_build_adapter(const struct pl_builder *b, enum pl_slot slot) {
-    if (!b->adapter) return NULL;
+    if (!b->adapter || b->bare) return NULL;
     const struct pl_adapter_slot *a = &b->adapter[pl_build_slot_index(b->layer, slot)];
     return a->n_parts ? a : NULL;
 }

@@ -85,6 +85,7 @@ struct pl_builder {
     enum pl_phase phase;
     uint32_t layer;
     bool backward, recompute, training;
+    bool bare; /* adapters are left out */
     enum pl_settling settling;
     bool again;                   /* a second backward pass over what the first one has left */
     struct pl_token_window chunk; /* tokens that are being computed (mlp.c) */
@@ -93,14 +94,14 @@ struct pl_builder {
                             PL_NONE */
     uint32_t left_out;   /* number of equal ops that this one stands for; stamped on ops as well */
     uint16_t panels_left_out;
-    uint32_t loop, piece;    /* loop and piece that tensors belong to; 0 = none */
-    uint32_t panels, panel;  /* loop and piece of a matrix that is being unpacked, possibly inside
+    uint32_t loop, piece;   /* loop and piece that tensors belong to; 0 = none */
+    uint32_t panels, panel; /* loop and piece of a matrix that is being unpacked, possibly inside
                                 another loop */
-    uint32_t n_loops;        /* number of loops and of their pieces so far */
-    bool host;               /* ops run on the host */
+    uint32_t n_loops;       /* number of loops and of their pieces so far */
+    bool host;              /* ops run on the host */
     struct pl_inputs in;
     struct pl_val logp; /* log-probabilities of the targets; PL_NO_VAL: the phase gives none */
-    uint32_t *weight;                /* [layers * PL_SLOT_COUNT], global slots in layer 0 */
+    uint32_t *weight;   /* [layers * PL_SLOT_COUNT], global slots in layer 0 */
     struct pl_adapter_slot *adapter; /* [layers * PL_SLOT_COUNT]; NULL without LoRA */
     struct pl_quant_slot *quant;     /* [layers * PL_SLOT_COUNT]; NULL but for QLoRA */
     uint64_t largest_module;         /* elements of the largest module of layers that are in 4

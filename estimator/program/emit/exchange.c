@@ -295,8 +295,8 @@ void pl_build_exchange(struct pl_builder *b, bool last) {
 
 /* The loss of an evaluation has no update to wait for. */
 static bool shares_each_loss(const struct pl_builder *b) {
-    return b->phase == PL_PHASE_EVAL ? pl_shape_is_of_ranks(b->s)
-                                     : pl_shape_exchanges_each_micro(b->s);
+    return b->phase == PL_PHASE_MICRO ? pl_shape_exchanges_each_micro(b->s)
+                                      : pl_shape_is_of_ranks(b->s);
 }
 
 /* Two numbers a rank, those of this one zero. */

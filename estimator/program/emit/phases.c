@@ -48,6 +48,9 @@ void pl_build_inputs(struct pl_builder *b) {
         input(b, "target_rows", PL_ROLE_TARGET_ROWS, PL_ROWS_TARGETS, 0, PL_DTYPE_I32);
     if (b->phase == PL_PHASE_GENERATE) return;
     in->targets = input(b, "targets", PL_ROLE_TARGETS, PL_ROWS_TARGETS, 0, PL_DTYPE_I32);
+    if (b->training && b->s->scored)
+        in->weights =
+            input(b, "weights", PL_ROLE_WEIGHTS_OF_TARGETS, PL_ROWS_TARGETS, 0, PL_DTYPE_F32);
     if (b->training && b->s->lora_dropout > 0)
         in->samples = input(b, "samples", PL_ROLE_SAMPLES, PL_ROWS_FIXED, seqs, PL_DTYPE_U64);
 }
@@ -145,15 +148,28 @@ static void micro_phase(struct pl_builder *b) {
     pl_build_end_phase(b);
 }
 
-static void eval_phase(struct pl_builder *b) {
-    pl_build_begin_phase(b, PL_PHASE_EVAL);
+/* The log-probabilities of a phase that computes no gradient. */
+static void begin_scores(struct pl_builder *b) {
+    if (!b->s->scored) return;
+    const uint32_t id =
+        pl_build_step(b, "logp", PL_ROWS_TARGETS, 0, 1, PL_DTYPE_F64, PL_CATEGORY_BATCH);
+    if (b->err == PL_ERR_OK) b->p->tensors[id].role = PL_ROLE_LOGP;
+    b->logp = pl_build_now(b, id);
+}
+
+/* The forward pass alone. */
+static void forward_phase(struct pl_builder *b, enum pl_phase phase) {
+    pl_build_begin_phase(b, phase);
+    b->bare = phase == PL_PHASE_REFERENCE;
     pl_build_inputs(b);
+    begin_scores(b);
     pl_build_begin_loss(b);
     struct pl_tape head;
     struct pl_val trunk, pending = pl_build_forward(b, &trunk, NULL);
     pl_build_head(b, trunk, pending, false, &head);
     pl_build_end_loss(b);
     pl_build_end_phase(b);
+    b->bare = false;
 }
 
 static uint64_t staging_bytes(const struct pl_builder *b) {
@@ -197,6 +213,7 @@ void pl_build_phases(struct pl_builder *b) {
         pl_build_updates(b);
         pl_build_end_phase(b);
     }
-    if (b->s->eval && b->err == PL_ERR_OK) eval_phase(b);
+    if (b->s->eval && b->err == PL_ERR_OK) forward_phase(b, PL_PHASE_EVAL);
+    if (b->s->reference && b->err == PL_ERR_OK) forward_phase(b, PL_PHASE_REFERENCE);
     if (staged && b->s->save && b->err == PL_ERR_OK) staging_phase(b, PL_PHASE_SAVE);
 }

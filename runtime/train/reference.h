@@ -1,0 +1,28 @@
+/* reference.h - log-probabilities of answers by a reference, computed before the first step.
+ *
+ * In: samples and their values.  Out: the value of a sample.  Needs: batch.h.
+ *   F1  a value belongs to the content of a sample, whatever row, epoch or order it stands in
+ *   F2  two numbers a sample are kept in host memory: a digest of the sample, and its value
+ * Use: struct pl_reference t = {0}; pl_reference_put(&t, key, value, &d); ...
+ *      pl_reference_get(&t, key, &value); pl_reference_finish(&t); */
+#ifndef PL_RUNTIME_TRAIN_REFERENCE_H
+#define PL_RUNTIME_TRAIN_REFERENCE_H
+
+#include "runtime/data/batch.h"
+
+struct pl_reference {
+    struct pl_reference_row {
+        uint64_t key; /* 0: none */
+        double value;
+    } * rows; /* [cap], owned: open addressing */
+    uint64_t n, cap;
+};
+
+/* Returns the key of sample i of a step, never 0. */
+uint64_t pl_reference_key(const struct pl_step_batch *b, uint64_t i);
+bool pl_reference_get(const struct pl_reference *t, uint64_t key, double *value);
+/* Adds a value; one that is there already stays. */
+pl_err pl_reference_put(struct pl_reference *t, uint64_t key, double value, struct pl_diag *d);
+void pl_reference_finish(struct pl_reference *t); /* leaves {0} */
+
+#endif

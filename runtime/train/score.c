@@ -1,0 +1,213 @@
+#include "runtime/train/score.h"
+
+#include "estimator/base/alloc.h"
+#include "estimator/base/checked.h"
+#include "estimator/config/job_values.h"
+#include "runtime/session/inputs.h"
+#include "runtime/session/load.h"
+#include "runtime/train/micro_batch.h"
+#include "runtime/train/run_ops.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static pl_err reserve(struct pl_run *r, struct pl_diag *d) {
+    struct pl_scores *s = &r->scores;
+    const uint64_t n = r->batch.n, targets = r->s.micro.cap_tokens;
+    if (!s->logp) s->logp = pl_calloc((size_t)targets + 1, sizeof *s->logp);
+    if (!s->logp) return pl_host_oom(d, "log-probabilities");
+    if (n <= s->cap) return PL_ERR_OK;
+    if (n > SIZE_MAX / sizeof *s->of) return pl_host_oom(d, "the scores of a step");
+    struct pl_score *of = pl_realloc(s->of, (size_t)n * sizeof *of);
+    if (!of) return pl_host_oom(d, "the scores of a step");
+    s->of = of;
+    s->cap = n;
+    return PL_ERR_OK;
+}
+
+void pl_scores_finish(struct pl_scores *s) {
+    free(s->of);
+    free(s->logp);
+    *s = (struct pl_scores){0};
+}
+
+/* The part of a target of the answer, `t` tokens after its first one that is predicted. */
+static double part_of(const struct pl_target_weights *w, uint64_t t) {
+    return t < w->tail ? 1 : w->tail_factor;
+}
+
+/* Sums up the targets of a sample, in their order (L1). */
+static void add_up(const struct pl_step_batch *b, uint64_t i, const double *logp,
+                   struct pl_score *out) {
+    const struct pl_sample *s = &b->samples[i];
+    const uint64_t first = pl_u64_max(b->members[i].answer, 1);
+    out->answer = out->all = 0;
+    for (uint64_t t = 1; t < s->n; t++) {
+        if (!pl_label_is_target(s->labels[t])) continue;
+        out->all += *logp;
+        if (t >= first) out->answer += part_of(&b->weights[i], t - first) * *logp;
+        logp++;
+    }
+}
+
+/* The log-probabilities of the micro-batch at hand, to the scores of its samples. */
+static pl_err take_scores(struct pl_run *r, enum pl_phase phase, struct pl_diag *d) {
+    struct pl_exec *exec = &pl_run_rung(r)->exec;
+    const struct pl_micro_batch *mb = &r->s.micro;
+    const uint32_t id = pl_run_rung(r)->logp[phase];
+    const double *logp = r->scores.logp;
+    pl_err err = PL_ERR_OK;
+    (void)pl_exec_lend(exec, id);
+    if (mb->n_targets)
+        err = pl_exec_download(exec, id, r->scores.logp, mb->n_targets * sizeof *logp);
+    if (err != PL_ERR_OK) return pl_diag_set(d, err, "the scores could not be copied");
+    for (uint64_t k = 0; k < mb->n_seqs; k++) {
+        const uint64_t i = mb->samples[k];
+        struct pl_score score;
+        add_up(&r->batch, i, logp, &score);
+        logp += r->batch.members[i].targets;
+        if (phase == PL_PHASE_REFERENCE || r->scores.refers)
+            r->scores.of[i].reference = score.answer;
+        else
+            score.reference = r->scores.of[i].reference, r->scores.of[i] = score;
+    }
+    return PL_ERR_OK;
+}
+
+/* Scores all samples of the batch by a phase (C1). */
+static pl_err score_by(struct pl_run *r, enum pl_phase phase, struct pl_diag *d) {
+    const struct pl_phase_range *ops = &pl_run_rung(r)->planned.program->phases[phase];
+    const uint64_t size = r->oom.batch_size;
+    pl_err err = PL_ERR_OK;
+    r->s.micro.with_partners = true;
+    for (uint64_t at = 0; at < r->batch.slots && err == PL_ERR_OK; at += size) {
+        PL_TRY_GOTO(pl_micro_batch_fill(&r->s.micro, &r->batch, at, size, d), out);
+        PL_TRY_GOTO(pl_run_describe(r, 1, true, 0, d), out);
+        PL_TRY_GOTO(pl_session_follow_length(&r->s, d), out);
+        PL_TRY_GOTO(pl_session_upload_inputs(&r->s, phase), out);
+        err = pl_run_ops(r, PL_ERR_OK, ops, d);
+        if (err == PL_ERR_OK) err = take_scores(r, phase, d);
+    }
+out:
+    r->s.micro.with_partners = false;
+    return err;
+}
+
+/* --- the reference ---------------------------------------------------------------------------- */
+
+/* The reference of the samples of the batch, which were computed before. */
+static pl_err look_up(struct pl_run *r, struct pl_diag *d) {
+    for (uint64_t i = 0; i < r->batch.n; i++) {
+        double *value = &r->scores.of[i].reference;
+        if (!r->batch.samples[i].n) continue;
+        if (!pl_reference_get(&r->reference, pl_reference_key(&r->batch, i), value))
+            return pl_diag_set(d, PL_ERR_PLAN_BROKEN,
+                               "a sample of step %llu has no reference, which was computed before "
+                               "the first step",
+                               (unsigned long long)(r->state.step + 1));
+    }
+    return PL_ERR_OK;
+}
+
+static bool lacks_any(const struct pl_run *r) {
+    double ignored;
+    for (uint64_t i = 0; i < r->batch.n; i++)
+        if (r->batch.samples[i].n &&
+            !pl_reference_get(&r->reference, pl_reference_key(&r->batch, i), &ignored))
+            return true;
+    return false;
+}
+
+static pl_err keep_reference(struct pl_run *r, struct pl_diag *d) {
+    for (uint64_t i = 0; i < r->batch.n; i++)
+        if (r->batch.samples[i].n)
+            PL_TRY(pl_reference_put(&r->reference, pl_reference_key(&r->batch, i),
+                                    r->scores.of[i].reference, d));
+    return PL_ERR_OK;
+}
+
+/* The reference of the batch at hand: the weights as they are, or the base without the adapter. */
+static pl_err refer_to(struct pl_run *r, struct pl_diag *d) {
+    const bool to_start = pl_job_refers_to_start(r->s.job);
+    PL_TRY(reserve(r, d));
+    pl_losses_begin(r->s.job, &r->batch);
+    if (!lacks_any(r)) return PL_ERR_OK;
+    r->scores.refers = true;
+    pl_err err = score_by(r, to_start ? PL_PHASE_EVAL : PL_PHASE_REFERENCE, d);
+    r->scores.refers = false;
+    return err == PL_ERR_OK ? keep_reference(r, d) : err;
+}
+
+static pl_err refer_to_training_rows(struct pl_run *r, struct pl_diag *d) {
+    const struct pl_preflight *pf = r->s.pf;
+    uint64_t position = 0;
+    for (uint64_t step = 0; step < pf->total_steps; step++) {
+        PL_TRY(pl_step_batch_load(&r->batch, &pf->data.source, position, pf->global_batch, d));
+        PL_TRY(refer_to(r, d));
+        position += r->batch.rows;
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err refer_to_eval_rows(struct pl_run *r, struct pl_diag *d) {
+    const struct pl_preflight *pf = r->s.pf;
+    for (uint64_t at = 0; at < pf->data.n_eval; at += r->batch.rows) {
+        PL_TRY(pl_step_batch_load(&r->batch, &pf->data.eval_source, at, r->s.job->batch_size, d));
+        PL_TRY(refer_to(r, d));
+    }
+    return PL_ERR_OK;
+}
+
+pl_err pl_run_refer(struct pl_run *r, struct pl_diag *d) {
+    const struct pl_step_batch held = r->batch;
+    if (!pl_job_precomputes(r->s.job) || r->reference.n || !pl_session_has_memory(&r->s))
+        return PL_ERR_OK;
+    r->batch = (struct pl_step_batch){0};
+    pl_err err = refer_to_training_rows(r, d);
+    if (err == PL_ERR_OK) err = refer_to_eval_rows(r, d);
+    pl_step_batch_finish(&r->batch);
+    r->batch = held;
+    return err;
+}
+
+/* --- steps ------------------------------------------------------------------------------------ */
+
+static pl_err score(struct pl_run *r, struct pl_measures *out, struct pl_diag *d) {
+    const struct pl_job *job = r->s.job;
+    PL_TRY(reserve(r, d));
+    pl_losses_begin(job, &r->batch);
+    for (uint64_t i = 0; i < r->batch.n; i++)
+        r->scores.of[i] = (struct pl_score){0};
+    PL_TRY(score_by(r, PL_PHASE_EVAL, d));
+    if (pl_job_precomputes(job))
+        PL_TRY(look_up(r, d));
+    else if (pl_job_refers(job))
+        PL_TRY(score_by(r, PL_PHASE_REFERENCE, d));
+    pl_losses_of_step(job, job->batch_size, &r->batch, r->scores.of, out);
+    return PL_ERR_OK;
+}
+
+pl_err pl_run_score(struct pl_run *r, struct pl_diag *d) {
+    return score(r, &r->measures, d);
+}
+
+/* Evaluation counts every pair once; what is a mean of a unit, by its rows. */
+pl_err pl_run_eval_preferences(struct pl_run *r, struct pl_measures *out, struct pl_diag *d) {
+    const struct pl_preflight *pf = r->s.pf;
+    double weights[PL_MEASURE_COUNT] = {0};
+    *out = (struct pl_measures){{0}};
+    PL_TRY(pl_run_clear_loss(r));
+    for (uint64_t at = 0; at < pf->data.n_eval; at += r->batch.rows) {
+        struct pl_measures m;
+        PL_TRY(pl_step_batch_load(&r->batch, &pf->data.eval_source, at, r->s.job->batch_size, d));
+        PL_TRY(score(r, &m, d));
+        for (int i = 0; i < PL_MEASURE_COUNT; i++) {
+            if (isnan(m.of[i])) continue;
+            out->of[i] += m.of[i] * (double)r->batch.rows;
+            weights[i] += (double)r->batch.rows;
+        }
+    }
+    for (int i = 0; i < PL_MEASURE_COUNT; i++)
+        out->of[i] = weights[i] > 0 ? out->of[i] / weights[i] : NAN;
+    return PL_ERR_OK;
+}

@@ -1,0 +1,24 @@
+/* score.h - the first pass of a step of preferences: forward alone, over all of its samples, by the
+ * policy and by the reference; then the weights with which the second pass learns.
+ *
+ * In: r->batch.  Out: its weights, r->measures.  Needs: losses.h, reference.h.
+ * Private to the room.
+ *   C1  samples are scored as many at a time as the second pass computes, so that the plan of a
+ *       step holds no more of them than that of a supervised one
+ *   C2  how they are cut changes no sum: a sample is scored by itself
+ * Use: pl_run_refer(r, &d) once the weights are loaded; pl_run_score(r, &d) before the second pass.
+ */
+#ifndef PL_RUNTIME_TRAIN_SCORE_H
+#define PL_RUNTIME_TRAIN_SCORE_H
+
+#include "runtime/train/training_run.h"
+
+/* Computes the reference of all samples of the run where it is not computed with each step. */
+pl_err pl_run_refer(struct pl_run *r, struct pl_diag *d);
+/* Scores r->batch and weighs its targets. */
+pl_err pl_run_score(struct pl_run *r, struct pl_diag *d);
+/* Computes the measures of the evaluation rows. */
+pl_err pl_run_eval_preferences(struct pl_run *r, struct pl_measures *out, struct pl_diag *d);
+void pl_scores_finish(struct pl_scores *s); /* leaves {0} */
+
+#endif
