@@ -77,7 +77,7 @@ static pl_err take_part(struct pl_step_batch *b, uint64_t begin, uint64_t end, s
     s->n = end - begin;
     memcpy(s->ids, b->row.ids + begin, (size_t)s->n * sizeof *s->ids);
     memcpy(s->labels, b->row.labels + begin, (size_t)s->n * sizeof *s->labels);
-    s->labels[0] = flags & PL_PART_ANSWERS ? s->ids[0] : PL_LABEL_MASKED;
+    s->labels[0] = pl_sample_label(&b->row, begin);
     *m = (struct pl_member){.undesired = flags & PL_PART_UNDESIRED};
     while (m->answer < s->n && s->labels[m->answer] == PL_LABEL_MASKED)
         m->answer++;

@@ -114,15 +114,13 @@ bool pl_preference_complete_tokens(struct pl_row_parser *p) {
 
 /* --- texts ------------------------------------------------------------------------------------ */
 
+/* Encodes the first n bytes of text k into part[0]. An empty text may get marks, too. */
 static bool encode(struct pl_row_parser *p, uint32_t k, size_t n, bool special) {
     struct pl_encoder *e = &p->encoder;
     const struct pl_text *text = &p->texts[k];
     if (text->failed) return pl_row_no_memory(p);
-    p->part[0].n = e->tokens.n = 0;
-    pl_err err = n ? pl_tokenizer_encode(e->tokenizer, e->scratch, pl_text_str(text), n, special,
-                                         &e->tokens, &p->problem)
-                   : PL_ERR_OK;
-    if (!n) e->tokens.all = 0;
+    pl_err err = pl_tokenizer_encode(e->tokenizer, e->scratch, pl_text_str(text), n, special,
+                                     &e->tokens, &p->problem);
     if (err == PL_ERR_OK) err = pl_encode_take_tokens(e, true, &p->part[0], &p->problem);
     return err == PL_ERR_OK || pl_row_fail_with_problem(p, (int)(k ? k : 1));
 }
@@ -208,6 +206,9 @@ static bool split_by_text(struct pl_row_parser *p, uint64_t begin[3]) {
         swap_parts(p, 0, k);
         if (!encode(p, k, start, false)) return false;
         const uint64_t n = p->part[0].n;
+        if (n > p->part[k].n)
+            return fail(p, (int)k, "leave such rows out",
+                        "merges with the prompt into fewer tokens than the prompt alone has");
         const bool is_beginning = common_ids(&p->part[0], &p->part[k]) == n;
         begin[k] = is_beginning || !n ? n : n - 1;
         if (!add_marks(p, k, &begin[k])) return false;

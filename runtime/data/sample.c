@@ -27,6 +27,12 @@ bool pl_sample_reserve(struct pl_sample *s, uint64_t n) {
     return true;
 }
 
+int32_t pl_sample_label(const struct pl_sample *s, uint64_t i) {
+    const int32_t label = s->labels[i];
+    if (!pl_label_begins_part(label)) return label;
+    return pl_label_part_flags(label) & PL_PART_ANSWERS ? s->ids[i] : PL_LABEL_MASKED;
+}
+
 uint64_t pl_sample_targets(const struct pl_sample *s) {
     uint64_t n = 0;
     for (uint64_t i = 1; i < s->n; i++)

@@ -36,6 +36,9 @@ struct pl_sample {
 };
 /* Makes room for n ids and labels. False: no memory; the content of *s is unchanged. */
 bool pl_sample_reserve(struct pl_sample *s, uint64_t n);
+/* Returns a label as if its sample stood alone: that of a token that begins a part, without the
+ * mark. */
+int32_t pl_sample_label(const struct pl_sample *s, uint64_t i);
 /* Returns how many of its tokens are predicted. */
 uint64_t pl_sample_targets(const struct pl_sample *s);
 /* Returns a digest of its ids and labels: different samples have different ones. */

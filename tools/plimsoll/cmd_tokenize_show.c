@@ -62,14 +62,6 @@ static const char *piece(const struct show *s, int32_t id) {
     return text ? text : "";
 }
 
-/* Label t is what position t - 1 learns: the first token of a sample is nobody's target. */
-static uint64_t count_targets(const struct pl_sample *sample) {
-    uint64_t n = 0;
-    for (uint64_t i = 1; i < sample->n; i++)
-        n += sample->labels[i] != PL_LABEL_MASKED;
-    return n;
-}
-
 /* --- for a person ----------------------------------------------------------------------------- */
 
 static void style(const struct show *s, struct pl_text *out, enum style which) {
@@ -115,9 +107,32 @@ static void add_word(struct line *l, const char *word) {
     l->at += n + 1;
 }
 
+static bool is_trained(const struct pl_sample *sample, uint64_t i) {
+    return pl_sample_label(sample, i) != PL_LABEL_MASKED;
+}
+
+static bool begins_part(const struct pl_sample *sample, uint64_t i) {
+    return pl_label_begins_part(sample->labels[i]);
+}
+
+/* The name of a part of a row of preferences. */
+static const char *part_name(const struct show *s, uint64_t part, unsigned flags) {
+    if (s->job.stage == PL_STAGE_KTO)
+        return flags & PL_PART_UNDESIRED ? "undesirable" : "desirable";
+    return part ? "rejected" : "chosen";
+}
+
+static void name_part(const struct show *s, uint64_t at, uint64_t part, struct pl_text *out) {
+    if (!begins_part(&s->sample, at)) return;
+    style(s, out, STYLE_BOLD);
+    pl_text_addf(out, " %s", part_name(s, part, pl_label_part_flags(s->sample.labels[at])));
+    style(s, out, STYLE_OFF);
+    pl_text_add(out, "\n");
+}
+
 /* Tokens [from, to) of one kind: pieces, then ids below them. */
 static void add_run(const struct show *s, uint64_t from, uint64_t to, struct pl_text *out) {
-    bool trained = s->sample.labels[from] != PL_LABEL_MASKED;
+    bool trained = is_trained(&s->sample, from);
     struct line l = {s, out, trained ? STYLE_TRAINED : STYLE_MASKED, 0};
     char id[16];
     if (s->tokenizer) {
@@ -144,12 +159,14 @@ static void add_sample(const struct show *s, uint64_t position, uint64_t row, st
     pl_text_addf(out, ": row %llu of ", (unsigned long long)(row - f->first) + 1);
     pl_cli_add_safe(out, f->path, strlen(f->path));
     pl_text_addf(out, ", %llu tokens, %llu trained%s\n", (unsigned long long)sample->n,
-                 (unsigned long long)count_targets(sample),
+                 (unsigned long long)pl_sample_targets(sample),
                  pl_data_is_cut(s->pf.data.rows, row) ? ", cut to max_seq_length" : "");
-    for (uint64_t from = 0, to; from < sample->n; from = to) {
-        bool masked = sample->labels[from] == PL_LABEL_MASKED;
-        for (to = from + 1; to < sample->n; to++)
-            if ((sample->labels[to] == PL_LABEL_MASKED) != masked) break;
+    for (uint64_t from = 0, to, part = 0; from < sample->n; from = to) {
+        const bool trained = is_trained(sample, from);
+        for (to = from + 1; to < sample->n && !begins_part(sample, to); to++)
+            if (is_trained(sample, to) != trained) break;
+        name_part(s, from, part, out);
+        part += begins_part(sample, from);
         add_run(s, from, to, out);
     }
     pl_text_add(out, "\n");
@@ -179,6 +196,21 @@ static json_t *numbers(const int32_t *v, uint64_t n) {
     return list;
 }
 
+static json_t *labels(const struct pl_sample *s) {
+    json_t *list = json_array();
+    for (uint64_t i = 0; i < s->n; i++)
+        pl_json_append(&list, json_integer(pl_sample_label(s, i)));
+    return list;
+}
+
+/* The tokens at which the samples of a row of preferences begin. */
+static json_t *parts(const struct pl_sample *s) {
+    json_t *list = json_array();
+    for (uint64_t i = 0; i < s->n; i++)
+        if (begins_part(s, i)) pl_json_append(&list, json_integer((json_int_t)i));
+    return list;
+}
+
 static json_t *pieces(const struct show *s) {
     json_t *list = json_array();
     for (uint64_t i = 0; i < s->sample.n && s->tokenizer; i++)
@@ -189,23 +221,24 @@ static json_t *pieces(const struct show *s) {
 static json_t *sample_object(const struct show *s, uint64_t position, uint64_t row) {
     const struct pl_data_file *f = pl_data_file_of(s->pf.data.rows, row);
     const struct pl_sample *sample = &s->sample;
-    return json_pack("{s:I, s:s, s:I, s:I, s:I, s:b, s:o, s:o, s:o}", "position",
-                     (json_int_t)position, "file", f->path, "row", (json_int_t)(row - f->first),
-                     "tokens", (json_int_t)sample->n, "supervised_tokens",
-                     (json_int_t)count_targets(sample), "truncated",
-                     pl_data_is_cut(s->pf.data.rows, row), "ids", numbers(sample->ids, sample->n),
-                     "labels", numbers(sample->labels, sample->n), "pieces", pieces(s));
+    json_t *o =
+        json_pack("{s:I, s:s, s:I, s:I, s:I, s:b, s:o, s:o, s:o}", "position", (json_int_t)position,
+                  "file", f->path, "row", (json_int_t)(row - f->first), "tokens",
+                  (json_int_t)sample->n, "supervised_tokens", (json_int_t)pl_sample_targets(sample),
+                  "truncated", pl_data_is_cut(s->pf.data.rows, row), "ids",
+                  numbers(sample->ids, sample->n), "labels", labels(sample), "pieces", pieces(s));
+    if (s->job.stage != PL_STAGE_SFT) pl_json_set(&o, "parts", parts(sample));
+    return o;
 }
 
 static json_t *answer_object(const struct show *s, json_t *samples) {
     const struct pl_data_stats *st = pl_data_stats(s->pf.data.rows);
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "rows", (json_int_t)st->rows,
-                     "tokens", (json_int_t)st->tokens, "supervised_tokens",
-                     (json_int_t)st->supervised_tokens, "longest", (json_int_t)st->longest,
-                     "truncated_rows", (json_int_t)st->truncated_rows, "dropped_rows",
-                     (json_int_t)st->dropped_rows, "unsupervised_rows",
-                     (json_int_t)st->unsupervised_rows, "files",
-                     pl_data_files_json(s->pf.data.rows), "samples", samples);
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "rows", (json_int_t)st->rows, "tokens",
+        (json_int_t)st->tokens, "supervised_tokens", (json_int_t)st->supervised_tokens, "longest",
+        (json_int_t)st->longest, "truncated_rows", (json_int_t)st->truncated_rows, "dropped_rows",
+        (json_int_t)st->dropped_rows, "unsupervised_rows", (json_int_t)st->unsupervised_rows,
+        "files", pl_data_files_json(s->pf.data.rows), "samples", samples);
 }
 
 /* --- the command ------------------------------------------------------------------------------ */
