@@ -93,8 +93,7 @@ static bool parse_text(struct pl_data *data, struct data_file *f, const char *te
            pl_row_parse(&data->parser, f->format, text, n, ends_file, out);
 }
 
-/* Only the line of a CSV record, or the number of a row of Parquet, is given: columns would be
- * those of the row that was made of it. */
+/* A CSV record and a row of Parquet have no columns: those would be of the line made of it. */
 static pl_err report(const struct pl_scan *s, const struct data_file *f,
                      const struct pl_raw_row *row, struct pl_diag *d) {
     const char *path = f->path;
@@ -184,25 +183,24 @@ static pl_err keep_row(struct pl_data *data, struct data_file *f, struct stored_
     return PL_ERR_OK;
 }
 
-/* Counts a row of n tokens and keeps its offset; stored.tokens, CUT or 0, is filled in. */
-static pl_err count_row(struct pl_data *data, struct data_file *f, struct stored_row stored,
-                        uint64_t n, uint64_t targets, struct pl_diag *d) {
-    struct pl_data_stats *st = &data->stats, *own = &f->info.stats;
-    own->rows++;
-    own->tokens += n;
-    own->supervised_tokens += targets;
-    own->longest = pl_u64_max(own->longest, n);
-    if (targets) pl_longest_add(&data->longest, st->rows, n);
+static void add_row(struct pl_data_stats *st, uint64_t n, uint64_t targets) {
     st->rows++;
     st->tokens += n;
     st->supervised_tokens += targets;
     st->longest = pl_u64_max(st->longest, n);
+}
+
+/* Counts a row of n tokens and keeps its offset; stored.tokens, CUT or 0, is filled in. */
+static pl_err count_row(struct pl_data *data, struct data_file *f, struct stored_row stored,
+                        uint64_t n, uint64_t targets, struct pl_diag *d) {
+    if (targets) pl_longest_add(&data->longest, data->stats.rows, n);
+    add_row(&f->info.stats, n, targets);
+    add_row(&data->stats, n, targets);
     stored.tokens |= targets ? (uint32_t)n : 0;
     return keep_row(data, f, stored, d);
 }
 
-/* True if the row was longer than a limit; one of preferences was cut when it was read, each of its
- * samples by itself. */
+/* True if the row was longer than a limit; samples of preferences were cut when they were read. */
 static bool is_cut(const struct pl_data *data, const struct pl_sample *s) {
     return data->prefers ? s->beyond > 0 : s->n + s->beyond > data->max_tokens;
 }

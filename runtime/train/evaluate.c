@@ -105,13 +105,11 @@ static pl_err tell_preferences(struct pl_run *r, const struct pl_measures *m, st
 }
 
 /* Answers are compared, not counted: there are no right tokens, and there is no perplexity. */
-static pl_err evaluate_preferences(struct pl_run *r, struct pl_evaluation *out,
-                                   struct pl_diag *d) {
+static pl_err evaluate_preferences(struct pl_run *r, struct pl_evaluation *out, struct pl_diag *d) {
     struct pl_measures m;
     PL_TRY(pl_run_eval_preferences(r, &m, d));
-    *out = (struct pl_evaluation){.loss = m.of[PL_MEASURE_LOSS],
-                                  .accuracy = m.of[PL_MEASURE_ACCURACY],
-                                  .perplexity = NAN};
+    *out = (struct pl_evaluation){
+        .loss = m.of[PL_MEASURE_LOSS], .accuracy = m.of[PL_MEASURE_ACCURACY], .perplexity = NAN};
     return tell_preferences(r, &m, d);
 }
 

@@ -2,8 +2,8 @@
  *
  * Two passes over a row: a running maximum with the sum of exponentials relative to it (Milakov and
  * Gimelshein, 2018), then softmax minus one-hot. Rows leave their loss in the workspace; one thread
- * adds them in order, so loss[0] is the same for any chunking and any number of threads. Where rows are
- * counted the sign of a row's loss, which is above 0, says that the target is the row's first
+ * adds them in order, so loss[0] is the same for any chunking and any number of threads. Where rows
+ * are counted the sign of a row's loss, which is above 0, says that the target is the row's first
  * largest logit: the count costs no memory. */
 #include "estimator/ops/scratch/scratch_bytes.h"
 #include "runtime/kernels/cpu/chunk.h"

@@ -164,9 +164,15 @@ struct loss_call {
 
 template <typename T, int V> void launch(const struct loss_call *l, cudaStream_t stream) {
     const uint32_t vocab = (uint32_t)l->logits.cols;
-    const loss<T> t = {
-        pl_mat_of<T>(l->logits), l->targets, l->row_loss, l->weights, l->logp, l->facts, vocab,
-        l->gradient, l->counts};
+    const loss<T> t = {pl_mat_of<T>(l->logits),
+                       l->targets,
+                       l->row_loss,
+                       l->weights,
+                       l->logp,
+                       l->facts,
+                       vocab,
+                       l->gradient,
+                       l->counts};
     const uint64_t warps = pl_u64_div_up(vocab, V * PL_WARP);
     const unsigned threads = (unsigned)pl_u64_min(warps * PL_WARP, MOST);
     PL_LAUNCH((loss_rows<T, V>), dim3((unsigned)l->logits.rows), dim3(threads),
@@ -180,10 +186,14 @@ template <typename T, int V> void launch(const struct loss_call *l, cudaStream_t
 extern "C" pl_err pl_cuda_cross_entropy(struct pl_device *dev, const struct pl_call *c) {
     static void (*const by_form[PL_FORMS])(const struct loss_call *, cudaStream_t) =
         PL_FORM_TABLE(launch);
-    struct loss_call l = {
-        c->out[PL_CROSS_ENTROPY_OUT_LOGITS], (const int32_t *)c->in[PL_CROSS_ENTROPY_TARGETS].p,
-        (double *)c->in[PL_CROSS_ENTROPY_WS].p, (const float *)c->in[PL_CROSS_ENTROPY_WEIGHTS].p,
-        (double *)c->out[PL_CROSS_ENTROPY_OUT_LOGP].p, c->batch->facts, c->attr->gradient, false};
+    struct loss_call l = {c->out[PL_CROSS_ENTROPY_OUT_LOGITS],
+                          (const int32_t *)c->in[PL_CROSS_ENTROPY_TARGETS].p,
+                          (double *)c->in[PL_CROSS_ENTROPY_WS].p,
+                          (const float *)c->in[PL_CROSS_ENTROPY_WEIGHTS].p,
+                          (double *)c->out[PL_CROSS_ENTROPY_OUT_LOGP].p,
+                          c->batch->facts,
+                          c->attr->gradient,
+                          false};
     l.counts = !l.gradient && !l.weights && !l.logp;
     const uint64_t rows = l.logits.rows;
     const uint64_t need =
@@ -196,8 +206,7 @@ extern "C" pl_err pl_cuda_cross_entropy(struct pl_device *dev, const struct pl_c
     if (rows == 0 || l.logits.cols == 0) return PL_ERR_OK;
     by_form[pl_form_of(views, 1)](&l, stream);
     PL_LAUNCH(add_losses, dim3(1), dim3(ADDERS), ADDERS / PL_WARP * sizeof(double), stream,
-              l.row_loss, (uint32_t)rows, l.counts,
-              (double *)c->out[PL_CROSS_ENTROPY_OUT_LOSS].p);
+              l.row_loss, (uint32_t)rows, l.counts, (double *)c->out[PL_CROSS_ENTROPY_OUT_LOSS].p);
     return pl_cuda_launched();
 }
 
