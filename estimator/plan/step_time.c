@@ -35,7 +35,7 @@ void pl_program_step_time(const struct pl_program *p, const struct pl_speed *spe
     *out = (struct pl_step_time){.sent_bytes = pl_program_sent_bytes(p, micro_batches)};
     for (uint32_t i = 0; i < p->n_ops; i++) {
         const struct pl_op *op = &p->ops[i];
-        const double runs = pl_op_runs(op, micro_batches) * pl_op_copies(p, op);
+        const double runs = pl_op_runs(p, op, micro_batches) * pl_op_copies(p, op);
         if (runs <= 0) continue;
         *(pl_op_cost(op) == PL_COST_RANKS ? &out->link_seconds : &out->compute_seconds) +=
             runs * seconds_of(&m, op);
@@ -160,7 +160,7 @@ static double run_phase(struct timelines *t, const struct machine *m, enum pl_ph
         t->cells.written[i] = t->cells.used[i] = 0;
     t->free_at[MACHINE] = t->free_at[LINK] = 0;
     for (uint32_t i = r->first_op; i < r->first_op + r->n_ops; i++)
-        if (pl_op_runs(&m->p->ops[i], m->load.micro_batches) > 0)
+        if (pl_op_runs(m->p, &m->p->ops[i], m->load.micro_batches) > 0)
             run_op(t, &m->p->ops[i], seconds_of(m, &m->p->ops[i]));
     return t->free_at[MACHINE] > t->free_at[LINK] ? t->free_at[MACHINE] : t->free_at[LINK];
 }

@@ -223,7 +223,9 @@ double pl_op_seconds(const struct pl_program *p, const struct pl_op *op, const s
     return (starts ? s->start_seconds : 0) + larger(compute, traffic);
 }
 
-double pl_op_runs(const struct pl_op *op, double micro_batches) {
+double pl_op_runs(const struct pl_program *p, const struct pl_op *op, double micro_batches) {
+    const bool scores = op->phase == PL_PHASE_EVAL || op->phase == PL_PHASE_REFERENCE;
+    if (scores) return p->shape.scored ? micro_batches : 0;
     if (op->phase == PL_PHASE_OPTIMIZER) return 1;
     if (op->phase == PL_PHASE_MICRO && pl_op_rows[op->kind].cost == PL_COST_UPDATE) return 1;
     if (op->phase != PL_PHASE_MICRO) return 0;
@@ -236,7 +238,7 @@ double pl_program_step_seconds(const struct pl_program *p, const struct pl_speed
     for (int c = 0; of && c < PL_COST_COUNT; c++)
         of[c] = 0;
     for (uint32_t i = 0; i < p->n_ops; i++) {
-        const double runs = pl_op_runs(&p->ops[i], load->micro_batches);
+        const double runs = pl_op_runs(p, &p->ops[i], load->micro_batches);
         if (runs <= 0) continue;
         const double seconds = runs * pl_op_seconds(p, &p->ops[i], s, load);
         if (of) of[pl_op_cost(&p->ops[i])] += seconds;

@@ -51,7 +51,7 @@ double pl_program_sent_bytes(const struct pl_program *p, double micro_batches) {
     for (uint32_t i = 0; i < p->n_ops; i++) {
         const struct pl_op *op = &p->ops[i];
         if (pl_op_cost(op) != PL_COST_RANKS) continue;
-        bytes += (double)pl_op_traffic(p, op).sent_bytes * pl_op_runs(op, micro_batches) *
+        bytes += (double)pl_op_traffic(p, op).sent_bytes * pl_op_runs(p, op, micro_batches) *
                  pl_op_copies(p, op);
     }
     return bytes;

@@ -5,6 +5,7 @@
 #include "estimator/base/checked.h"
 #include "estimator/base/json_tree.h"
 #include "estimator/config/job_text.h"
+#include "estimator/config/job_values.h"
 #include "oom_recovery/recovery.h"
 #include "runtime/admit/admission.h"
 #include "runtime/admit/history.h"
@@ -60,18 +61,19 @@ static void finish_owner(struct owner *o) {
 static struct pl_load load_of(const struct pl_preflight *pf) {
     const struct pl_data_stats *s = pl_data_stats(pf->data.rows);
     const double rows = (double)s->rows, tokens = (double)s->tokens;
+    const double group = pl_job_group(pf->job); /* samples of a row, taken as equally long */
     double squares = 0, row = rows > 0 ? tokens / rows : 0;
     for (uint64_t i = 0; i < s->rows; i++) {
         const double n = (double)pl_data_tokens(pf->data.rows, i);
-        squares += n * n;
+        squares += n * n / group;
     }
     if (pf->job->packing) row = (double)pf->job->max_seq_length;
     const double all = (double)pf->global_batch * row;
-    return (struct pl_load){.micro_batches =
-                                (double)pl_oom_accumulation(pf->global_batch, pf->job->batch_size),
-                            .tokens = all,
-                            .targets = tokens > 0 ? all * (double)s->supervised_tokens / tokens : 0,
-                            .length = tokens > 0 ? squares / tokens : 0};
+    return (struct pl_load){
+        .micro_batches = group * (double)pl_oom_accumulation(pf->global_batch, pf->job->batch_size),
+        .tokens = all,
+        .targets = tokens > 0 ? all * (double)s->supervised_tokens / tokens : 0,
+        .length = tokens > 0 ? squares / tokens : 0};
 }
 
 static bool is_ratio(double x) {

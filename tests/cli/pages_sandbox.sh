@@ -31,6 +31,9 @@ while [ $i -lt 32 ]; do
     i=$((i + 1))
 done >data/chats.jsonl
 cp data/chats.jsonl chats.jsonl
+# The rows and the job of docs/preference.md, as they stand there.
+sed -n '/^```json$/,/^```$/p' "$source/docs/preference.md" | sed '/^```/d' >data/pairs.jsonl
+sed -n '/^```yaml$/,/^```$/p' "$source/docs/preference.md" | sed '/^```/d' >pairs.yaml
 echo '{"text": "To be, or not to be."}' >rows.jsonl
 echo "To be" >prompt.txt
 printf 'What is 1?\nWhat is 2?\n' >questions.txt

@@ -30,7 +30,7 @@ static struct pl_load half_of(struct pl_load load) {
 
 static const struct pl_op *first_of(enum pl_op_kind kind) {
     for (uint32_t i = 0; i < p->n_ops; i++)
-        if (p->ops[i].kind == kind && pl_op_runs(&p->ops[i], 1) > 0) return &p->ops[i];
+        if (p->ops[i].kind == kind && pl_op_runs(p, &p->ops[i], 1) > 0) return &p->ops[i];
     ck_abort_msg("no %s", pl_op_name(kind));
 }
 
