@@ -12,10 +12,10 @@
 #define RENDERED (CHATS | OF(ALPACA) | OF(PREFERENCE))
 
 static const char hint_media[] = "only text is supported: leave such rows out";
-static const char hint_preference[] = "`stage: dpo` trains on preferences; or write the better "
+static const char hint_preference[] = "preference data is for `stage: dpo`; or write the better "
                                       "answer as `completion`";
 static const char hint_kto[] =
-    "`stage: kto` trains away from such an answer; otherwise leave the row out";
+    "KTO (`stage: kto`) trains away from such an answer; otherwise leave the row out";
 static const char hint_prompt[] = "write it into `prompt`, or name the column with `field_prompt`";
 static const char hint_packed[] = "the row packs several samples: give each a row of its own, and "
                                   "set `packing: true`";

@@ -249,6 +249,33 @@ static void set(struct pl_job *job, const char *key, const char *value) {
     ck_assert_msg(pl_job_set(job, key, value, &d) == PL_ERR_OK, "%s: %s", key, d.message);
 }
 
+/* Drops what a stage of preferences refuses, and its keys elsewhere. */
+static void make_stage_valid(struct pl_job *job) {
+    static const enum pl_key_id keys[] = {
+        PL_KEY_preference_loss,  PL_KEY_beta,      PL_KEY_label_smoothing,
+        PL_KEY_sft_weight,       PL_KEY_ld_alpha,  PL_KEY_simpo_gamma,
+        PL_KEY_desirable_weight, PL_KEY_reference, PL_KEY_undesirable_weight,
+        PL_KEY_truncation,       PL_KEY_train_on,  PL_KEY_precompute_reference};
+    uint32_t n;
+    const struct pl_key_info *infos = pl_key_table(&n);
+    const bool prefers = job->stage != PL_STAGE_SFT;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!pl_job_key_applies(job, keys[i])) set(job, infos[keys[i]].key, "");
+    for (uint32_t i = 0; prefers && i < job->datasets.n; i++)
+        job->datasets.items[i].format = PL_FORMAT_PREFERENCE;
+    for (uint32_t i = 0; prefers && i < job->eval_datasets.n; i++)
+        job->eval_datasets.items[i].format = PL_FORMAT_AUTO;
+    if (!prefers) return;
+    set(job, "packing", "");
+    set(job, "lora_dropout", "");
+    set(job, "lora_modules_to_save", "");
+    set(job, "devices", "1");
+    set(job, "rank_order", "auto");
+    set(job, "precompute_reference", "");
+    if (!(job->beta > 0)) set(job, "beta", "");
+    if (job->preference_loss == PL_DPO_LOSS_EXO_PAIR) set(job, "preference_loss", "ipo");
+}
+
 /* Drops what would conflict, so that the rest of a random job may stay. */
 static void make_valid(struct pl_job *job) {
     static const char *const lora_keys[] = {
@@ -265,6 +292,7 @@ static void make_valid(struct pl_job *job) {
                                          "disk_full@write=2,count=3;device_oom@step=1"};
     if (job->mode == PL_UNSET_U32) set(job, "mode", "lora");
     if (!job->model) set(job, "model", "m");
+    make_stage_valid(job);
     if (job->resume && (!strcmp(job->resume, "true") || !strcmp(job->resume, "false")))
         set(job, "resume", "never");
     for (size_t i = 0; job->mode == PL_MODE_FULL && i < sizeof lora_keys / sizeof *lora_keys; i++)
@@ -297,8 +325,9 @@ static void make_valid(struct pl_job *job) {
     set(job, random_below(2) ? "warmup_ratio" : "warmup_steps", "");
     set(job, random_below(2) ? "global_batch_size" : "gradient_accumulation_steps", "");
     set(job, "optimizer_in_backward", "");
-    if (job->mode == PL_MODE_FULL && pl_job_offload(job) < PL_OFFLOAD_GRADIENTS &&
-        job->offload < PL_OFFLOAD_GRADIENTS && job->offload_update != PL_UPDATE_HOST) {
+    if (job->mode == PL_MODE_FULL && job->stage == PL_STAGE_SFT &&
+        pl_job_offload(job) < PL_OFFLOAD_GRADIENTS && job->offload < PL_OFFLOAD_GRADIENTS &&
+        job->offload_update != PL_UPDATE_HOST) {
         set(job, "optimizer_in_backward", "true");
         set(job, "devices", "");
         set(job, "rank_order", "");
