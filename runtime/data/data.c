@@ -209,6 +209,7 @@ static bool is_cut(const struct pl_data *data, const struct pl_sample *s) {
 static pl_err take_row(struct pl_data *data, struct data_file *f, const struct pl_raw_row *row,
                        struct pl_sample *s, struct index *ix, struct pl_diag *d) {
     struct pl_remarks *r = &ix->remarks;
+    const uint64_t whole = s->n + s->beyond;
     bool cut = is_cut(data, s);
     if (s->dropped && data->overlength != PL_OVERLENGTH_ERROR) {
         pl_remark_add(&r->dropped, row->line);
@@ -217,9 +218,8 @@ static pl_err take_row(struct pl_data *data, struct data_file *f, const struct p
     if (cut) {
         if (data->overlength == PL_OVERLENGTH_ERROR)
             return pl_diag_at(d, PL_ERR_DATA_FIELD, f->path, row->line, 0,
-                              "the row has %llu tokens, max_seq_length is %llu",
-                              (unsigned long long)(s->n + s->beyond),
-                              (unsigned long long)data->job->max_seq_length);
+                              "the row has %llu tokens, max_seq_length is %u",
+                              (unsigned long long)whole, data->job->max_seq_length);
         bool drop = data->overlength == PL_OVERLENGTH_DROP;
         pl_remark_add(drop ? &r->dropped : &r->truncated, row->line);
         if (drop) return PL_ERR_OK;
