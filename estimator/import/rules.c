@@ -151,6 +151,36 @@ void pl_rule_checkpoints(struct pl_import *im) {
         pl_import_set(im, PL_KEY_save_steps, "500", NULL, NULL);
 }
 
+/* Evaluations choose a checkpoint, or end a run, where their steps and those of checkpoints are
+ * known. Those of an epoch depend on the data. */
+static void choose_checkpoint(struct pl_import *im) {
+    static const struct {
+        const char *paths;
+        enum pl_key_id key;
+        bool saves;
+        const char *what;
+    } rows[] = {
+        {"load_best_model_at_end", PL_KEY_load_best_model_at_end, true,
+         "the best checkpoint as the result"},
+        {"early_stopping_patience|early_stopping_steps", PL_KEY_early_stopping_patience, false,
+         "an end before the last step"},
+        {"early_stopping_threshold", PL_KEY_early_stopping_threshold, false,
+         "an end before the last step"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct pl_taken t;
+        if (!pl_import_take(im, rows[i].paths, &t)) continue;
+        if (!pl_node_is_on(t.value))
+            pl_import_inert(im, &t, "off, as here");
+        else if (pl_import_has(im, PL_KEY_eval_steps) &&
+                 (!rows[i].saves || pl_import_has(im, PL_KEY_save_steps)))
+            pl_import_set(im, rows[i].key, pl_node_text(t.value), &t, NULL);
+        else
+            pl_import_miss(im, &t, "%s: write it together with `eval_steps: N`%s", rows[i].what,
+                           rows[i].saves ? " and `save_steps: N`" : "");
+    }
+}
+
 void pl_rule_evaluation(struct pl_import *im) {
     static const struct pl_import_row row = {"", PL_KEY_eval_steps, pl_map_steps, NULL, NULL};
     struct pl_taken t, steps;
@@ -168,6 +198,7 @@ void pl_rule_evaluation(struct pl_import *im) {
         pl_map_steps(im, &row, &steps);
     else if (has_steps)
         pl_import_inert(im, &steps, "the strategy is not `steps`");
+    choose_checkpoint(im);
 }
 
 /* Reports go to files here, whatever else is asked for. */
@@ -293,6 +324,15 @@ static const struct pl_word levels[] = {
     PL_WORDS_END,
 };
 
+static const struct pl_word metrics[] = {
+    {"loss", "loss", NULL},
+    {"eval_loss", "loss", NULL},
+    {"accuracy", "accuracy", "of the tokens that are trained on"},
+    {"eval_accuracy", "accuracy", "of the tokens that are trained on"},
+    {"perplexity", "perplexity", NULL},
+    PL_WORDS_END,
+};
+
 const struct pl_import_row pl_rows_of_trainer[] = {
     {"model_name_or_path", PL_KEY_model, pl_map_same, NULL, NULL},
     {"model_revision", PL_KEY_COUNT, pl_map_only,
@@ -329,7 +369,9 @@ const struct pl_import_row pl_rows_of_trainer[] = {
     {"use_dora|peft_use_dora", PL_KEY_COUNT, pl_map_off, "DoRA", NULL},
     {"neftune_noise_alpha", PL_KEY_COUNT, pl_map_off, "NEFTune, noise on the embeddings", NULL},
     {"label_smoothing_factor", PL_KEY_COUNT, pl_map_off, "label smoothing", NULL},
-    {"load_best_model_at_end", PL_KEY_COUNT, pl_map_off, "the best checkpoint as the result", NULL},
+    {"metric_for_best_model", PL_KEY_metric_for_best_model, pl_map_word, metrics, NULL},
+    {"greater_is_better", PL_KEY_COUNT, pl_map_inert, "it follows from `metric_for_best_model`",
+     NULL},
     {"use_tensorboard", PL_KEY_COUNT, pl_map_inert, "write `report_to: [jsonl, tensorboard]`",
      NULL},
     {"activation_offloading", PL_KEY_gradient_checkpointing, pl_map_word,

@@ -118,6 +118,24 @@ static void check_estimate_free(void) {
     pl_estimate_free(NULL);
 }
 
+static void check_vram_json(void) {
+    struct pl_vram_estimate *e = pl_estimate_vram(MODEL, "lora", 8, 1, 64, NULL, NULL);
+    ck_assert_ptr_nonnull(e);
+    ck_assert_ptr_null(pl_vram_json(NULL));
+    ck_assert_str_eq(pl_vram_json(e), e->json);
+    pl_estimate_free(e);
+}
+
+static void check_vram_card_bytes(void) {
+    struct pl_vram_estimate *e = pl_estimate_vram(MODEL, "lora", 8, 1, 64, NULL, NULL);
+    ck_assert_ptr_nonnull(e);
+    ck_assert_uint_eq(pl_vram_card_bytes(NULL), 0);
+    const double gb = (double)pl_vram_card_bytes(e) / 1e9;
+    ck_assert(pl_estimate_fits_on_card(e, gb * 1.000001));
+    ck_assert(!pl_estimate_fits_on_card(e, gb * 0.999999));
+    pl_estimate_free(e);
+}
+
 static void check_receipt_free(void) {
     pl_receipt_free(NULL);
 }
@@ -131,6 +149,8 @@ static void check_version(void) {
     X(estimate_fits_on_card)                                                                       \
     X(estimate_summary)                                                                            \
     X(estimate_free)                                                                               \
+    X(vram_json)                                                                                   \
+    X(vram_card_bytes)                                                                             \
     X(receipt_vram)                                                                                \
     X(receipt_free)                                                                                \
     X(version)

@@ -31,8 +31,10 @@ while [ $i -lt 32 ]; do
     i=$((i + 1))
 done >data/chats.jsonl
 cp data/chats.jsonl chats.jsonl
-# The rows and the job of docs/preference.md, as they stand there.
+# The rows and the job of docs/preference.md, as they stand there. Backquotes are those of Markdown.
+# shellcheck disable=SC2016
 sed -n '/^```json$/,/^```$/p' "$source/docs/preference.md" | sed '/^```/d' >data/pairs.jsonl
+# shellcheck disable=SC2016
 sed -n '/^```yaml$/,/^```$/p' "$source/docs/preference.md" | sed '/^```/d' >pairs.yaml
 echo '{"text": "To be, or not to be."}' >rows.jsonl
 echo "To be" >prompt.txt
