@@ -39,7 +39,10 @@ END
     [ "$mpi" = none ] || echo LIB/plimsoll/libplimsoll-mpi.so
     "$PLIMSOLL" help | sed -n '/^Commands:/,/^$/s|^  \([a-z-]*\) .*|share/man/man1/plimsoll-\1.1|p'
     for job in "$source"/configs/*.yaml; do
-        [ "${job##*/}" = quickstart.yaml ] || echo "share/doc/plimsoll/examples/${job##*/}"
+        case $job in
+        */quickstart*) ;; # these need the repository
+        *) echo "share/doc/plimsoll/examples/${job##*/}" ;;
+        esac
     done
     for script in "$source"/configs/*.sh; do
         echo "share/doc/plimsoll/examples/${script##*/}"

@@ -16,4 +16,4 @@ command -v shellcheck >/dev/null 2>&1 || {
     exit 77
 }
 shellcheck -x tools/setup tools/quickstart tools/quickstart-data tools/test tools/package tools/packaging/cc_old_glibc tools/fuzz tools/torture .ci/run \
-    tests/cli/check_scripts.sh tests/cli/pages_sandbox.sh tests/packages/*.sh configs/slurm-*.sh
+    tests/cli/check_scripts.sh tests/cli/pages_sandbox.sh tests/packages/*.sh tests/cli/check_pretrained.sh configs/slurm-*.sh

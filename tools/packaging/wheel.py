@@ -70,9 +70,9 @@ class Wheel:
 
 
 def metadata(version, cuda):
-    lines = []
+    lines = ["Provides-Extra: parquet", "Requires-Dist: carquet ==0.7.*; extra == 'parquet'"]
     if cuda:
-        lines = ["Provides-Extra: cuda"]
+        lines += ["Provides-Extra: cuda"]
         lines += [f"Requires-Dist: {name}; extra == 'cuda'" for name in CUDA_LIBRARIES[cuda]]
     readme = pathlib.Path(__file__).parents[2] / "README.md"
     return METADATA.format(version=version, readme=readme.read_text(),
