@@ -148,15 +148,26 @@ static void swap_parts(struct pl_row_parser *p, uint32_t a, uint32_t b) {
     p->part[b] = s;
 }
 
+/* The end of the sequence as it is written; NULL: there is none, or it has no spelling. */
+static const char *end_mark(const struct pl_encoder *e) {
+    return e->eos >= 0 ? pl_tokenizer_piece(e->tokenizer, (int32_t)e->eos) : NULL;
+}
+
 /* A text that is no conversation ends with the end of the sequence. */
 static void end_text(struct pl_row_parser *p, uint32_t k) {
-    const struct pl_encoder *e = &p->encoder;
-    const char *end = e->eos >= 0 ? pl_tokenizer_piece(e->tokenizer, (int32_t)e->eos) : NULL;
+    const char *end = end_mark(&p->encoder);
     struct pl_text *text = &p->texts[k];
     const size_t n = end ? strlen(end) : 0;
     const bool ended =
         n <= text->len && !memcmp(pl_text_str(text) + text->len - n, end ? end : "", n);
     if (end && !ended) pl_text_addn(text, end, n);
+}
+
+/* The same of tokens whose end has no spelling, as under `tokenizer: byte`; there is room for it. */
+static void end_tokens(struct pl_row_parser *p) {
+    const struct pl_encoder *e = &p->encoder;
+    struct pl_sample *s = &p->part[0];
+    if (e->eos >= 0 && !end_mark(e)) s->ids[s->n++] = (int32_t)e->eos;
 }
 
 /* The answers begin where the tokens of the prompt and of the whole part, the earlier place of the
@@ -165,6 +176,7 @@ static bool split_by_tokens(struct pl_row_parser *p, bool plain, uint64_t begin[
     for (uint32_t k = 1; k <= answers_of(p); k++) {
         if (plain) end_text(p, k);
         if (!encode(p, k, p->texts[k].len, plain)) return false;
+        if (plain) end_tokens(p);
         swap_parts(p, 0, k);
     }
     if (!encode(p, 0, p->texts[0].len, plain)) return false;

@@ -45,6 +45,7 @@ static pl_err grow(struct pl_reference *t, struct pl_diag *d) {
     for (uint64_t i = 0; i < t->cap; i++)
         if (t->rows[i].key) *find(&wider, t->rows[i].key) = t->rows[i];
     wider.n = t->n;
+    wider.whole = t->whole;
     free(t->rows);
     *t = wider;
     return PL_ERR_OK;

@@ -16,6 +16,7 @@ struct pl_reference {
         double value;
     } * rows; /* [cap], owned: open addressing */
     uint64_t n, cap;
+    bool whole; /* the values of all samples of the run are there */
 };
 
 /* Returns the key of sample i of a step, never 0. */

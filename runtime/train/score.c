@@ -160,13 +160,14 @@ static pl_err refer_to_eval_rows(struct pl_run *r, struct pl_diag *d) {
 
 pl_err pl_run_refer(struct pl_run *r, struct pl_diag *d) {
     const struct pl_step_batch held = r->batch;
-    if (!pl_job_precomputes(r->s.job) || r->reference.n || !pl_session_has_memory(&r->s))
+    if (!pl_job_precomputes(r->s.job) || r->reference.whole || !pl_session_has_memory(&r->s))
         return PL_ERR_OK;
     r->batch = (struct pl_step_batch){0};
     pl_err err = refer_to_training_rows(r, d);
     if (err == PL_ERR_OK) err = refer_to_eval_rows(r, d);
     pl_step_batch_finish(&r->batch);
     r->batch = held;
+    r->reference.whole = err == PL_ERR_OK;
     return err;
 }
 

@@ -6,14 +6,16 @@
  *   C1  samples are scored as many at a time as the second pass computes, so that the plan of a
  *       step holds no more of them than that of a supervised one
  *   C2  how they are cut changes no sum: a sample is scored by itself
- * Use: pl_run_refer(r, &d) once the weights are loaded; pl_run_score(r, &d) before the second pass.
- */
+ * Use: pl_run_refer(r, &d) in the first step, or before a checkpoint is loaded;
+ *      pl_run_score(r, &d) before the second pass. */
 #ifndef PL_RUNTIME_TRAIN_SCORE_H
 #define PL_RUNTIME_TRAIN_SCORE_H
 
 #include "runtime/train/training_run.h"
 
-/* Computes the reference of all samples of the run where it is not computed with each step. */
+/* Computes the reference of all samples of the run where it is not computed with each step, and
+ * once; the weights are those that the run starts with. What was computed before memory ran out
+ * stays. */
 pl_err pl_run_refer(struct pl_run *r, struct pl_diag *d);
 /* Scores r->batch and weighs its targets. */
 pl_err pl_run_score(struct pl_run *r, struct pl_diag *d);

@@ -52,8 +52,8 @@ static pl_err resume(struct pl_run *r, const struct pl_tensor_io *io, struct pl_
 
 pl_err pl_run_load(struct pl_run *r, struct pl_diag *d) {
     PL_TRY(pl_session_load(&r->s, d));
-    PL_TRY(pl_run_refer(r, d)); /* to the weights before those of a checkpoint come */
     if (!r->s.pf->files.resume_path || !pl_session_has_memory(&r->s)) return PL_ERR_OK;
+    PL_TRY(pl_run_refer(r, d)); /* later the weights are those of the checkpoint */
     const struct pl_tensor_io io = pl_session_io(&r->s, PL_PHASE_LOAD);
     return resume(r, &io, d);
 }

@@ -238,6 +238,19 @@ START_TEST(so_does_one_that_unpacks_in_panels) {
 }
 END_TEST
 
+/* Memory that is missing in the pass that scores a step, by the policy and by the reference. */
+static const char *const scored[] = {"dpo-lora", "dpo-accumulate", "kto-full", "kto-lora"};
+enum { N_SCORED = sizeof scored / sizeof *scored };
+
+START_TEST(so_does_one_that_runs_out_of_memory_while_it_scores) {
+    const char *const words[] = {"debug_inject=device_oom@op=7", "gradient_checkpointing=full",
+                                 NULL};
+    char dir[SCRATCH_PATH];
+    snprintf(dir, sizeof dir, "%s/%s", getenv("GOLDEN_CASES"), scored[_i]);
+    check_case(dir, words);
+}
+END_TEST
+
 /* Runs outside any test, where the helpers' assertions have nowhere to report to. */
 static void add_cases(const char *root, const char *below) {
     char pattern[SCRATCH_PATH];
@@ -277,6 +290,9 @@ int main(void) {
     for (int i = 0; own && i < N_UNPACKED; i++)
         if (has_case(own, unpacked[i]))
             tcase_add_loop_test(tc, so_does_one_that_unpacks_in_panels, i, i + 1);
+    for (int i = 0; own && i < N_SCORED; i++)
+        if (has_case(own, scored[i]))
+            tcase_add_loop_test(tc, so_does_one_that_runs_out_of_memory_while_it_scores, i, i + 1);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);
