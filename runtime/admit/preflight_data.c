@@ -77,6 +77,27 @@ static pl_err read_rows(struct pl_preflight *pf, struct pl_progress *progress, s
     return pf->data.eval ? pl_data_read(pf->data.eval, &pf->notes, told, d) : PL_ERR_OK;
 }
 
+/* KTO learns from the difference between good answers and others: rows are looked at until there is
+ * one of each. */
+static pl_err check_labels(struct pl_preflight *pf, struct pl_diag *d) {
+    struct pl_sample s = {0};
+    bool seen[2] = {false, false};
+    pl_err err = PL_ERR_OK;
+    if (pf->job->stage != PL_STAGE_KTO) return PL_ERR_OK;
+    for (uint64_t row = 0; row < pl_data_rows(pf->data.rows) && !(seen[0] && seen[1]); row++) {
+        PL_TRY_GOTO(pl_data_sample(pf->data.rows, row, &s, d), out);
+        if (s.n) seen[pl_label_part_flags(s.labels[0]) & PL_PART_UNDESIRED ? 1 : 0] = true;
+    }
+    if (seen[0] && seen[1]) goto out;
+    err = pl_diag_at(d, PL_ERR_DATA_FIELD, pl_data_file(pf->data.rows, 0)->path, 0, 0,
+                     "every row has `label: %s`, and KTO learns from the difference",
+                     seen[1] ? "false" : "true");
+    pl_diag_hint(d, "add rows of the other label, or set `stage: sft`");
+out:
+    pl_sample_finish(&s);
+    return err;
+}
+
 pl_err pl_preflight_tokenizer(struct pl_preflight *pf, struct pl_diag *d) {
     PL_TRY(pl_data_begin_split(pf->job, &pf->model, PL_SPLIT_TRAIN, &pf->data.rows, d));
     return pl_data_begin_split(pf->job, &pf->model, PL_SPLIT_EVAL, &pf->data.eval, d);
@@ -89,6 +110,7 @@ pl_err pl_preflight_data(struct pl_preflight *pf, struct pl_progress *progress, 
     pl_err err = read_rows(pf, progress, d);
     if (progress) pl_progress_clear(progress);
     if (err != PL_ERR_OK) return err;
+    PL_TRY(check_labels(pf, d));
     PL_TRY(split_rows(pf, d));
     if (pf->data.eval) record_chat(pf, pf->data.eval);
     uint64_t pack_tokens = job->packing ? job->max_seq_length : 0;

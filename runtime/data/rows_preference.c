@@ -163,7 +163,7 @@ static void end_text(struct pl_row_parser *p, uint32_t k) {
     if (end && !ended) pl_text_addn(text, end, n);
 }
 
-/* The same of tokens whose end has no spelling, as under `tokenizer: byte`; there is room for it. */
+/* The same of tokens whose end has no spelling, as under `tokenizer: byte`; there is room. */
 static void end_tokens(struct pl_row_parser *p) {
     const struct pl_encoder *e = &p->encoder;
     struct pl_sample *s = &p->part[0];

@@ -1,5 +1,6 @@
-/* check_preference.c - rows of preferences: the tokens that TRL 1.16 makes of 480 rows of text under
- * five tokenizers (preference.jsonl), what a limit leaves, and rows that are refused by name. */
+/* check_preference.c - rows of preferences: the tokens that TRL 1.16 makes of 480 rows of text
+ * under five tokenizers (preference.jsonl), what a limit leaves, and rows that are refused by
+ * name. */
 #include "tests/data/fixture.h"
 
 #include "estimator/base/json_tree.h"
