@@ -109,7 +109,11 @@ END_TEST
 
 START_TEST(parts_are_one_file) {
     struct pl_gguf g;
+    static struct pl_model m;
     check_weights(file("parts-00001-of-00002", ".gguf"), "llama");
+    OK(pl_model_read(file("parts-00001-of-00002", ".gguf"), &m, &diag));
+    ck_assert_uint_eq(m.vocab, 8);
+    ck_assert(!m.tied); /* `output.weight` is in the second part */
     ck_assert_int_eq(pl_gguf_open(&g, file("parts-00002-of-00002", ".gguf"), &diag),
                      PL_ERR_MODEL_FILE);
     ck_assert_ptr_nonnull(strstr(diag.hint, "00001"));

@@ -166,7 +166,7 @@ static const struct {
     uint64_t line;
 } refusals[] = {
     {"bad_row", "key `text` is missing", "", PL_ERR_DATA_FIELD, 3},
-    {"preference", "`chosen` is not supported", "DPO", PL_ERR_DATA_FIELD, 1},
+    {"preference", "`chosen` is not supported", "stage: dpo", PL_ERR_DATA_FIELD, 1},
     {"no_rows", "the file is empty", "", PL_ERR_DATA_EMPTY, 0},
 };
 

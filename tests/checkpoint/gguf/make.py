@@ -389,10 +389,10 @@ def byte_tokenizer(pre):
     )
 
 
-def piece_tokenizer():
+def piece_tokenizer(blanks="\u2581\u2581"):
     """SentencePiece: words by their scores, letters, and bytes for what has no letter."""
     words = ["the", "them", "theme", "th", "he", "in", "ing", "thing", "of", "ll", "\u2581of", "wor"]
-    words = ["\u2581the", "\u2581th", "\u2581t", *words, "wo", "ld", "\u2581\u2581"]
+    words = ["\u2581the", "\u2581th", "\u2581t", *words, "wo", "ld", blanks]
     letters = sorted(set("".join(TEXTS[1:5]) + "\u2581abcdefghijklmnopqrstuvwxyz") - set(" \t\n\r"))
     tokens = ["<unk>", "<s>", "</s>", *(f"<0x{b:02X}>" for b in range(256)), *words, *letters]
     scores = [0.0] * 259 + [float(-i) for i in range(len(words))] + [-100.0] * len(letters)
@@ -405,7 +405,7 @@ TOKENIZERS = {
     "bytes-gpt2": ("llama", byte_tokenizer("gpt-2")),
     "pieces-llama": ("llama", piece_tokenizer()),
     "pieces-phi3": ("phi3", piece_tokenizer()),
-    "pieces-gemma3": ("gemma3", piece_tokenizer()),
+    "pieces-gemma3": ("gemma3", piece_tokenizer("  ")),
 }
 
 
