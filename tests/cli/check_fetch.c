@@ -177,7 +177,7 @@ static const struct {
     {"killed", 1, "RUNTIME_IO", "ended by signal 9", "the same command continues"},
     {"long", 5, "MODEL_FILE", "shows no repository of that name", "check owner and name"},
     {"elsewhere", 1, "RUNTIME_IO", "`hf` reports no failure, and", "HF_HUB_CACHE"},
-    {"no_config", 5, "MODEL_FILE", "has no config.json", "--include PATTERN"},
+    {"no_config", 5, "MODEL_FILE", "has no config.json", "--include NAME.gguf"},
     {"no_weights", 5, "MODEL_WEIGHTS", "has no weights in safetensors", "save_pretrained"},
 };
 

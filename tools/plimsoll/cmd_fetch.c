@@ -214,8 +214,10 @@ static pl_err check_model(const struct fetch *f, const struct pl_fetched_files *
     if (!files->has_config) {
         pl_diag_set(d, PL_ERR_MODEL_FILE, "%s has no config.json: it is no model of transformers",
                     f->id);
-        pl_diag_hint(d, "fetch the model that it was made from; --include PATTERN fetches other "
-                        "files of it");
+        pl_diag_hint(d,
+                     "where it holds GGUF files, `plimsoll fetch %s --include NAME.gguf` fetches "
+                     "one, which is a model; else fetch the model that it was made from",
+                     f->id);
         return PL_ERR_MODEL_FILE;
     }
     PL_TRY(pl_model_has_weights(dir, &weights, d));
