@@ -324,8 +324,12 @@ static pl_err wrong_report(const struct pl_job *job, const char *name, struct pl
                  "`report_to: %s` is not among the choices: jsonl, tensorboard, none",
                  pl_scalar_excerpt(name, buf));
     const char *near = pl_text_nearest(name, choices, sizeof choices / sizeof *choices);
-    if (strcmp(name, "wandb") == 0)
-        pl_diag_hint(d, "nothing is sent anywhere; import train_log.jsonl into wandb afterwards");
+    if (strcmp(name, "wandb") == 0 || strcmp(name, "mlflow") == 0)
+        pl_diag_hint(
+            d,
+            "nothing is sent during a run; `python -m plimsoll.export %s --to %s` brings it "
+            "there afterwards",
+            job->output_dir, name);
     else if (near)
         pl_diag_hint(d, "did you mean `%s`?", near);
     else

@@ -144,7 +144,7 @@ static const struct row rows[] = {
     {BASE "output_dir: \"\"\n", PL_ERR_CONFIG_RANGE, 3, 13, "empty"},
     {BASE "lora_target_modules: []\n", PL_ERR_CONFIG_RANGE, 3, 22, "empty list"},
     {BASE "report_to: [jsonl, '']\n", PL_ERR_CONFIG_RANGE, 3, 20, "empty text"},
-    {BASE "report_to: wandb\n", PL_ERR_CONFIG_RANGE, 3, 12, "train_log.jsonl"},
+    {BASE "report_to: wandb\n", PL_ERR_CONFIG_RANGE, 3, 12, "plimsoll.export"},
     {BASE "report_to: [json]\n", PL_ERR_CONFIG_RANGE, 3, 12, "`jsonl`"},
     {BASE "datasets: ['']\n", PL_ERR_CONFIG_RANGE, 3, 12, "empty"},
     {BASE "datasets:\n- path: a\n  format: txt\n", PL_ERR_CONFIG_RANGE, 5, 11, "`text`"},

@@ -45,7 +45,7 @@ static const struct {
     {"optim: adamw_torch_fused", "`adamw`"},
     {"optim: paged_adamw_32bit", "`adamw`"},
     {"optim: adamw_bnb_8bit", "`adamw_8bit`"},
-    {"report_to: wandb", "train_log.jsonl"},
+    {"report_to: wandb", "plimsoll.export"},
 };
 
 START_TEST(a_hint_is_the_line_to_write) {

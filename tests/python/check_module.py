@@ -53,6 +53,101 @@ output_dir: output
 """)
 
 
+class Tracker(types.ModuleType):
+    """A tracker in place of mlflow and of wandb, which keeps what it is given."""
+
+    def __init__(self, name):
+        super().__init__(name)
+        self.parameters, self.logged, self.names, self.id, self.run_id = {}, [], [], "7", "7"
+        self.info = self
+
+    def set_experiment(self, name):
+        self.names.append(name)
+
+    def start_run(self, run_name):
+        self.names.append(run_name)
+        return self
+
+    def init(self, project, name, config):
+        self.names += [project, name]
+        self.parameters = config
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def log_params(self, values):
+        self.parameters = values
+
+    def log(self, values, step):
+        self.logged.append((step, values))
+
+    log_metrics = log
+
+    def finish(self):
+        self.names.append("finished")
+
+
+LOG = """\
+{"event":"preflight","verdict":"fits"}
+{"event":"step","step":1,"loss":2.5,"skipped":false,"grad_norm":1,"batch_size":4}
+{"event":"step","step":2,"loss":"NaN","grad_norm":NaN,"batch_size":4}
+{"event":"eval","step":2,"loss":2.25,"accuracy":0.5}
+{"event":"step","step":3,"loss":2.0"""
+
+
+class Exports(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.run = pathlib.Path(self.folder.name) / "chat"
+        self.run.mkdir()
+        (self.run / "train_log.jsonl").write_text(LOG)
+        (self.run / "config.resolved.yaml").write_text(
+            'mode: lora  # said\nlora_r: 8\ndatasets:\n  - path: a.jsonl\nrun_name: "x"\n')
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def export(self, to, project):
+        tracker = sys.modules[to] = Tracker(to)
+        try:
+            from plimsoll import export
+            self.assertEqual(getattr(export, f"to_{to}")(self.run, project), "7")
+        finally:
+            del sys.modules[to]
+        return tracker
+
+    def test_steps_and_evaluations_are_logged_with_their_numbers(self):
+        for to in ("mlflow", "wandb"):
+            tracker = self.export(to, "mine")
+            self.assertEqual(tracker.logged, [
+                (1, {"train/loss": 2.5, "train/grad_norm": 1.0, "train/batch_size": 4.0}),
+                (2, {"train/batch_size": 4.0}),
+                (2, {"eval/loss": 2.25, "eval/accuracy": 0.5})])
+            self.assertEqual(tracker.parameters, {"mode": "lora", "lora_r": "8", "run_name": "x"})
+            self.assertEqual(tracker.names[:2], ["mine", "chat"])
+
+    def test_what_is_missing_is_named(self):
+        environment = dict(os.environ, PYTHONPATH=str(ROOT / "tools/python"))
+        for words, says in ((["nowhere", "--to", "mlflow"], "train_log.jsonl is not there"),
+                            ([str(self.run), "--to", "mlflow"], "pip install mlflow")):
+            shadow = pathlib.Path(self.folder.name) / "shadow"
+            shadow.mkdir(exist_ok=True)
+            body = "raise ModuleNotFoundError('x', name='mlflow')" if "pip" in says else ""
+            (shadow / "mlflow.py").write_text(
+                body or "import contextlib\nlog_params = log_metrics = lambda *a, **k: None\n"
+                        "start_run = lambda run_name: contextlib.nullcontext()\n")
+            environment["PYTHONPATH"] = f"{shadow}:{ROOT / 'tools/python'}"
+            ended = subprocess.run([sys.executable, "-B", "-m", "plimsoll.export", *words],
+                                   stderr=subprocess.PIPE, env=environment, check=False,
+                                   encoding="utf-8")
+            self.assertEqual(ended.returncode, 2)
+            self.assertIn(says, ended.stderr)
+
+
 class Estimates(unittest.TestCase):
     def test_fields_are_those_of_the_page_and_the_answer_of_the_command(self):
         estimate = plimsoll.Trainer(MODEL).estimate_vram(**PAGE)
