@@ -40,12 +40,15 @@ static const struct chart known[] = {
     {"learning_rate", "Learning rate", "", false, false},
     {"grad_norm", "Gradient norm", "L2, before clipping", true, false},
     {"tokens_per_second", "Throughput", "tokens/s", true, false},
+    {"accuracy", "Accuracy", "of the tokens of an evaluation", false, false},
+    {"perplexity", "Perplexity", "of an evaluation", false, false},
     {"loss_scale", "Loss scale", "fp16", false, false},
     {"batch_size", "Micro-batch", "samples", false, true},
     {"device_bytes", "Memory on the device", "bytes", false, true},
 };
 /* These are counts that only grow, or marks. */
-static const char *const not_drawn[] = {"epoch", "tokens", "computed_tokens", "samples", "skipped"};
+static const char *const not_drawn[] = {"epoch",           "tokens",  "right_tokens",
+                                        "computed_tokens", "samples", "skipped"};
 
 struct charts {
     struct chart list[CHARTS_MOST];

@@ -78,7 +78,9 @@ START_TEST(every_part_is_there) {
         "tokens/s</span>",          "batch halved"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         ck_assert_msg(strstr(dom, parts[i]) != NULL, "no %s", parts[i]);
-    ck_assert_int_eq(count_of(dom, "class=\"eval\""), 2);
+    /* The evaluations of two runs in the charts of loss, accuracy and perplexity. */
+    ck_assert_int_eq(count_of(dom, "class=\"eval\""), 6);
+    ck_assert_int_eq(count_of(dom, "data-chart=\"right_tokens\""), 0);
     ck_assert_int_ge(count_of(dom, "class=\"curve\""), 8);
     ck_assert_int_eq(count_of(dom, "<img"), 0);
     free(dom);
@@ -110,7 +112,7 @@ START_TEST(zoom_and_colours_outlive_a_reload) {
     ck_assert_ptr_nonnull(strstr(dom, "data-theme=\"dark\""));
     ck_assert_ptr_nonnull(strstr(dom, "<button type=\"button\">Show all steps"));
     ck_assert_ptr_nonnull(strstr(dom, "<tr class=\"off\">"));
-    ck_assert_int_eq(count_of(dom, "class=\"eval\""), 1);
+    ck_assert_int_eq(count_of(dom, "class=\"eval\""), 3);
     free(dom);
 }
 END_TEST
