@@ -2,7 +2,7 @@
 #include "estimator/base/checked.h"
 #include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/durable.h"
-#include "runtime/checkpoint/finite.h"
+#include "runtime/checkpoint/finite_entry.h"
 #include "runtime/checkpoint/merge_files.h"
 #include "runtime/checkpoint/model_io.h"
 #include "runtime/checkpoint/surplus.h"

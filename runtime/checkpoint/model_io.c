@@ -5,7 +5,7 @@
 #include "estimator/base/open_file.h"
 #include "estimator/gguf/gguf_file.h"
 #include "runtime/checkpoint/durable.h"
-#include "runtime/checkpoint/finite.h"
+#include "runtime/checkpoint/finite_entry.h"
 #include "runtime/checkpoint/json_io.h"
 #include "runtime/checkpoint/model_io.h"
 #include "runtime/checkpoint/plain_names.h"

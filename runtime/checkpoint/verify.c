@@ -3,7 +3,7 @@
 #include "estimator/base/open_file.h"
 #include "runtime/checkpoint/absent_weights.h"
 #include "runtime/checkpoint/adapter_config.h"
-#include "runtime/checkpoint/finite.h"
+#include "runtime/checkpoint/finite_entry.h"
 #include "runtime/checkpoint/json_io.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/read_file.h"

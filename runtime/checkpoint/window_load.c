@@ -7,7 +7,7 @@
 #include "estimator/base/checked.h"
 #include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/cut.h"
-#include "runtime/checkpoint/finite.h"
+#include "runtime/checkpoint/finite_entry.h"
 #include "runtime/checkpoint/prequantised.h"
 #include "runtime/checkpoint/surplus.h"
 #include "runtime/kernels/start.h"

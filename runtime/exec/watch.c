@@ -1,28 +1,19 @@
-/* watch.c - a float is not finite if all bits of its exponent are set. */
 #include "runtime/exec/watch.h"
 
 #include "estimator/base/checked.h"
+#include "estimator/ops/finite.h"
 
 #include <stdio.h>
-#include <string.h>
 
-static const struct {
-    uint64_t exponent, fraction;
-} formats[PL_DTYPE_COUNT] = {
-    [PL_DTYPE_F32] = {0x7f800000, 0x7fffff},
-    [PL_DTYPE_BF16] = {0x7f80, 0x7f},
-    [PL_DTYPE_F16] = {0x7c00, 0x3ff},
-    [PL_DTYPE_F64] = {UINT64_C(0x7ff0000000000000), UINT64_C(0xfffffffffffff)},
-};
-
-/* Returns NULL for a finite number. */
-static const char *name_value(enum pl_dtype t, const unsigned char *at) {
-    const uint64_t size = pl_dtype_bytes(t);
-    uint64_t bits = 0;
-    memcpy(&bits, at, size);
-    if ((bits & formats[t].exponent) != formats[t].exponent) return NULL;
-    if (bits & formats[t].fraction) return "nan";
-    return bits >> (8 * size - 1) ? "-inf" : "inf";
+/* The first of n elements from `at` on, of a view whose rows lie ld apart, that is in a column and
+ * not finite; n: there is none. */
+static uint64_t find(const struct pl_view *v, const unsigned char *p, uint64_t at, uint64_t n) {
+    const char *type = pl_dtype_file_name(v->dtype);
+    const uint64_t size = pl_dtype_bytes(v->dtype);
+    uint64_t i = pl_finite_scan(type, p, n);
+    while (i < n && (at + i) % v->ld >= v->cols)
+        i += 1 + pl_finite_scan(type, p + (i + 1) * size, n - i - 1);
+    return i;
 }
 
 /* Looks for the first value of an operand that is not finite. Rows of a view lie ld elements apart;
@@ -31,25 +22,22 @@ static pl_err look_at(struct pl_exec *e, const struct pl_operand *o, const struc
                       bool *found) {
     struct pl_watch *w = e->watch;
     *found = false;
-    if (o->id == PL_NONE || !v->rows || !formats[v->dtype].exponent) return PL_ERR_OK;
+    if (o->id == PL_NONE || !v->rows) return PL_ERR_OK;
+    if (!pl_dtype_is_float(v->dtype) && v->dtype != PL_DTYPE_F64) return PL_ERR_OK;
     const uint64_t size = pl_dtype_bytes(v->dtype), most = sizeof w->buffer / size;
     const uint64_t start = (uint64_t)((char *)v->p - (char *)pl_exec_address(e, o->id));
     const uint64_t end = (v->rows - 1) * v->ld + v->cols;
     for (uint64_t at = 0, n; at < end; at += n) {
         n = pl_u64_min(end - at, most);
         PL_TRY(pl_exec_read(e, o->id, start + at * size, w->buffer, n * size));
-        for (uint64_t i = 0; i < n; i++) {
-            if ((at + i) % v->ld >= v->cols) continue;
-            const char *value = name_value(v->dtype, w->buffer + i * size);
-            if (!value) continue;
-            const uint64_t place = start / size + at + i;
-            *found = true;
-            w->value = value;
-            w->tensor = o->id;
-            w->row = place / v->ld;
-            w->column = place % v->ld;
-            return PL_ERR_OK;
-        }
+        const uint64_t i = find(v, w->buffer, at, n), place = start / size + at + i;
+        if (i == n) continue;
+        *found = true;
+        w->value = pl_finite_name(pl_dtype_file_name(v->dtype), w->buffer + i * size);
+        w->tensor = o->id;
+        w->row = place / v->ld;
+        w->column = place % v->ld;
+        return PL_ERR_OK;
     }
     return PL_ERR_OK;
 }

@@ -1,6 +1,6 @@
 /* check_finite.c - every element type of the format: which bits are other than finite, wherever
  * they stand in a stretch. */
-#include "runtime/checkpoint/finite.h"
+#include "runtime/checkpoint/finite_entry.h"
 
 #include <check.h>
 #include <stdlib.h>
