@@ -2,6 +2,7 @@
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
+#include "estimator/base/json_write.h"
 #include "estimator/gguf/gguf_merges.h"
 #include "estimator/gguf/gguf_pre.h"
 
@@ -45,15 +46,7 @@ static const struct pl_gguf_value *find(const struct reader *r, const char *key)
 
 static void add_string(struct pl_text *t, const char *s, size_t n) {
     pl_text_add(t, "\"");
-    for (size_t i = 0; i < n; i++) {
-        const unsigned char c = (unsigned char)s[i];
-        if (c == '"' || c == '\\')
-            pl_text_addf(t, "\\%c", c);
-        else if (c < 0x20)
-            pl_text_addf(t, "\\u%04x", c);
-        else
-            pl_text_addn(t, s + i, 1);
-    }
+    pl_json_write_escaped(t, s, n);
     pl_text_add(t, "\"");
 }
 

@@ -1,7 +1,7 @@
 #include "runtime/data/csv.h"
 
 #include "estimator/base/alloc.h"
-#include "runtime/data/json_write.h"
+#include "estimator/base/json_write.h"
 
 #include <stdio.h>
 #include <stdlib.h>

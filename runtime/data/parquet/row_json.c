@@ -1,6 +1,6 @@
 #include "runtime/data/parquet/row_json.h"
 
-#include "runtime/data/json_write.h"
+#include "estimator/base/json_write.h"
 
 #include <math.h>
 #include <stdlib.h>

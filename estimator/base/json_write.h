@@ -1,7 +1,7 @@
 /* json_write.h - bytes as the inside of a JSON string. They are passed on as they are but for those
  * that JSON escapes: the scanner reports errors in them. */
-#ifndef PL_RUNTIME_DATA_JSON_WRITE_H
-#define PL_RUNTIME_DATA_JSON_WRITE_H
+#ifndef PL_ESTIMATOR_BASE_JSON_WRITE_H
+#define PL_ESTIMATOR_BASE_JSON_WRITE_H
 
 #include "estimator/base/text.h"
 

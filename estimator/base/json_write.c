@@ -1,4 +1,4 @@
-#include "runtime/data/json_write.h"
+#include "estimator/base/json_write.h"
 
 static void write_one(struct pl_text *out, unsigned char c) {
     if (c < 0x20)
