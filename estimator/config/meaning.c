@@ -198,6 +198,16 @@ static void explain(const struct pl_job *job, size_t condition, struct pl_text *
     pl_text_addf(out, "with `%s: %s`", infos[on].key, is);
 }
 
+bool pl_job_key_is_of_other_stage(const struct pl_job *job, enum pl_key_id key,
+                                  struct pl_text *why) {
+    for (size_t i = 0; job->given[key] && i < N_CONDITIONS; i++) {
+        if (conditions[i].key != key || conditions[i].on != PL_KEY_stage || holds(job, i)) continue;
+        explain(job, i, why);
+        return true;
+    }
+    return false;
+}
+
 bool pl_job_key_is_useless(const struct pl_job *job, enum pl_key_id key, struct pl_text *why) {
     uint32_t n;
     for (size_t i = 0; job->given[key] && i < N_CONDITIONS; i++) {

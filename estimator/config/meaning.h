@@ -18,6 +18,10 @@ bool pl_job_key_applies(const struct pl_job *job, enum pl_key_id key);
 /* True if a key was given and is to be dropped; appends "`lora_r` has no meaning with `mode: full`"
  * to *why. */
 bool pl_job_key_is_useless(const struct pl_job *job, enum pl_key_id key, struct pl_text *why);
+/* True if a key was given that has its meaning under another `stage`; appends what
+ * pl_job_key_is_useless() appends. */
+bool pl_job_key_is_of_other_stage(const struct pl_job *job, enum pl_key_id key,
+                                  struct pl_text *why);
 /* Checks the errors of K1. */
 pl_err pl_job_check_meaning(const struct pl_job *job, struct pl_diag *d);
 

@@ -14,6 +14,7 @@
 #define NOT_SENT "nothing is sent anywhere; train_log.jsonl can be imported afterwards"
 #define NO_PART  "there is nothing to set here"
 #define NO_BITS  "it says how fast products are computed, not what is learned"
+#define PREFERS  "this setting of training on preferences"
 #define OWN_LOSS "attention never holds its matrix, and logits are computed in chunks"
 
 /* A name that ends in `*` stands for all that begin so; the first row counts. */
@@ -71,11 +72,11 @@ static const struct {
     {"label_smoothing_factor", {PL_TRAINER_MISSES, "label smoothing"}},
     {"rl", {PL_TRAINER_MISSES, "training on preferences or rewards"}},
     {"rl_*", {PL_TRAINER_MISSES, "training on preferences or rewards"}},
-    {"dpo_*", {PL_TRAINER_MISSES, "training on preferences"}},
-    {"kto_*", {PL_TRAINER_MISSES, "training on preferences"}},
-    {"orpo_*", {PL_TRAINER_MISSES, "training on preferences"}},
-    {"simpo_*", {PL_TRAINER_MISSES, "training on preferences"}},
-    {"pref_*", {PL_TRAINER_MISSES, "training on preferences"}},
+    {"dpo_*", {PL_TRAINER_MISSES, PREFERS}},
+    {"kto_*", {PL_TRAINER_MISSES, PREFERS}},
+    {"orpo_*", {PL_TRAINER_MISSES, PREFERS}},
+    {"simpo_*", {PL_TRAINER_MISSES, PREFERS}},
+    {"pref_*", {PL_TRAINER_MISSES, PREFERS}},
     {"ppo_*", {PL_TRAINER_MISSES, "training on rewards"}},
     {"reward_*", {PL_TRAINER_MISSES, "training on rewards"}},
     {"trl", {PL_TRAINER_MISSES, "training on preferences or rewards"}},

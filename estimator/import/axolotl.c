@@ -1,6 +1,8 @@
 /* axolotl.c - axolotl's configuration. Defaults are those of src/axolotl/utils/schemas (config.py,
- * training.py, peft.py) and src/axolotl/core/builders/base.py of 2026-07. */
+ * training.py, peft.py) and src/axolotl/core/builders (base.py, rl.py) of 2026-07. */
 #include "estimator/import/dialect.h"
+
+#include "estimator/config/job_values.h"
 
 #include <string.h>
 
@@ -54,6 +56,66 @@ static PL_MAP(map_named_template) {
         pl_import_miss(im, t, "this template is not known here: `auto` is the model's own");
 }
 
+/* Two kinds of RL are one stage here. */
+static PL_MAP(map_rl) {
+    static const struct pl_word kinds[] = {
+        {"dpo", "dpo", NULL},
+        {"ipo", "dpo", NULL},
+        {"orpo", "orpo", NULL},
+        {"kto", "kto", NULL},
+        {"simpo", "simpo", NULL},
+        {"grpo", NULL, "training on rewards (GRPO): not supported"},
+        {"gdpo", NULL, "training on rewards (GDPO): not supported"},
+        {"ebft", NULL, "training on rewards (EBFT): not supported"},
+        PL_WORDS_END,
+    };
+    struct pl_import_row known = *row;
+    known.arg = kinds;
+    pl_map_word(im, &known, t);
+    if (strcmp(pl_node_text(t->value), "ipo") == 0)
+        pl_import_set(im, PL_KEY_preference_loss, "ipo", t, NULL);
+}
+
+/* Other kinds of RL do not read it. */
+static PL_MAP(map_smoothing) {
+    struct pl_taken rl;
+    if (pl_import_peek(im, "rl", &rl) && strcmp(pl_node_text(rl.value), "dpo") == 0)
+        pl_map_same(im, row, t);
+    else
+        pl_import_inert(im, t, "it is read under `rl: dpo`");
+}
+
+/* The first one wins there: trl.beta, rl_beta, orpo_alpha. */
+static PL_MAP(map_beta) {
+    if (pl_import_has(im, PL_KEY_beta))
+        pl_import_inert(im, t, "another line gives beta, too, and wins there");
+    else
+        pl_map_same(im, row, t);
+}
+
+static PL_MAP(map_supervised) {
+    if (im->job.stage == PL_STAGE_SIMPO)
+        pl_map_same(im, row, t);
+    else
+        pl_import_inert(im, t, "it is read under `rl: simpo`");
+}
+
+/* A weight of 0 is 1 there. */
+static PL_MAP(map_weight) {
+    if (pl_node_is_on(t->value))
+        pl_map_same(im, row, t);
+    else
+        pl_import_inert(im, t, "0 is 1 there");
+}
+
+static PL_MAP(map_adapter_reference) {
+    (void)row;
+    if (pl_node_is_on(t->value))
+        pl_import_miss(im, t, "a reference that is loaded as a second model: see `reference`");
+    else
+        pl_import_inert(im, t, "off, as it is here");
+}
+
 /* Plug-ins that only say how fast and in how much memory the same is computed. */
 static PL_MAP(map_plugins) {
     static const char *const same[] = {"cut_cross_entropy", "liger", "kernels", "spectrum_off"};
@@ -104,6 +166,25 @@ static const struct pl_import_row rows[] = {
      "--local-dir DIR`, and write that directory as `model`",
      NULL},
     {"adapter", PL_KEY_mode, pl_map_word, adapters, "full"},
+    {"rl", PL_KEY_stage, map_rl, NULL, NULL},
+    {"trl.beta", PL_KEY_beta, pl_map_same, NULL, NULL},
+    {"rl_beta", PL_KEY_beta, map_beta, NULL, NULL},
+    {"orpo_alpha", PL_KEY_beta, map_beta, NULL, NULL},
+    {"dpo_label_smoothing", PL_KEY_label_smoothing, map_smoothing, NULL, NULL},
+    {"dpo_use_weighting", PL_KEY_COUNT, pl_map_off, "weights of pairs by their probability (WPO)",
+     NULL},
+    {"dpo_norm_loss", PL_KEY_COUNT, pl_map_off, "a loss that is divided by lengths", NULL},
+    {"dpo_padding_free|dpo_use_liger_kernel|dpo_use_logits_to_keep|dpo_generate_during_eval",
+     PL_KEY_COUNT, pl_map_inert, "it computes the same in another way", NULL},
+    {"rpo_alpha", PL_KEY_sft_weight, pl_map_same, NULL, NULL},
+    {"cpo_alpha", PL_KEY_sft_weight, map_supervised, NULL, NULL},
+    {"simpo_gamma", PL_KEY_simpo_gamma, pl_map_same, NULL, NULL},
+    {"kto_desirable_weight", PL_KEY_desirable_weight, map_weight, NULL, NULL},
+    {"kto_undesirable_weight", PL_KEY_undesirable_weight, map_weight, NULL, NULL},
+    {"precompute_ref_log_probs", PL_KEY_precompute_reference, pl_map_word, pl_words_precompute,
+     NULL},
+    {"rl_adapter_ref_model", PL_KEY_COUNT, map_adapter_reference, NULL, NULL},
+    {"max_prompt_len", PL_KEY_COUNT, pl_map_inert, "these trainers do not read it", NULL},
     {"base_model_config", PL_KEY_COUNT, pl_map_inert, "config.json is that of the model", NULL},
     {"tokenizer_config", PL_KEY_tokenizer, pl_map_same, NULL, NULL},
     {"lora_model_dir", PL_KEY_adapter_path, pl_map_same, NULL, NULL},
@@ -187,6 +268,24 @@ static const struct pl_import_row rows[] = {
 };
 
 /* ---- rules ---- */
+
+static void rule_preferences(struct pl_import *im) {
+    struct pl_taken t, weights;
+    const bool has_weights = pl_import_take(im, "dpo_loss_weights", &weights);
+    if (pl_import_take(im, "dpo_loss_type", &t)) {
+        if (im->job.stage == PL_STAGE_DPO && !pl_import_said(im, PL_KEY_preference_loss)) {
+            pl_import_losses(im, &t, has_weights ? &weights : NULL);
+        } else {
+            pl_import_inert(im, &t, "it is read under `rl: dpo`");
+            if (has_weights) pl_import_inert(im, &weights, "it is read with dpo_loss_type");
+        }
+    } else if (has_weights) {
+        pl_import_inert(im, &weights, "it is read with dpo_loss_type");
+    }
+    pl_rule_smoothing(im, "dpo_label_smoothing", true);
+    pl_rule_not_read(im);
+    pl_rule_simpo(im);
+}
 
 /* With lora_target_linear all linear layers have adapters, whatever else is named. */
 static void rule_targets(struct pl_import *im) {
@@ -331,8 +430,8 @@ static const struct {
     const char *key, *why; /* why NULL: it has no effect here */
 } entry_keys[] = {
     {"chat_template", "a template of this file alone: write `chat_template`, which is for all"},
-    {"field_chosen", "training on preferences"},
-    {"field_rejected", "training on preferences"},
+    {"field_chosen", NULL},
+    {"field_rejected", NULL},
     {"field_thinking", "a column with the reasoning of the answers"},
     {"drop_system_message", "the system's message is left out"},
     {"shards", "a part of the rows alone: cut the file"},
@@ -340,6 +439,13 @@ static const struct {
     {"roles_to_train", NULL},
     {"train_on_eos", NULL},
 };
+
+static void read_supervised(struct pl_import *im, const struct pl_node *entry,
+                            const struct pl_taken *t) {
+    read_type(im, entry, t);
+    copy_columns(im, entry);
+    pl_data_words(im, "field_text", pl_import_in(im, entry, "text_column"));
+}
 
 static void read_mapping(struct pl_import *im, const struct pl_node *entry, const char *section,
                          const char *theirs, const char *ours) {
@@ -357,9 +463,10 @@ static void read_entry(struct pl_import *im, const struct pl_node *entry, const 
     if (files && files->kind == PL_NODE_SEQUENCE) files = pl_import_next(im, files, &i);
     const bool local = files && strcmp(pl_node_text(path), "json") == 0;
     pl_data_begin(im, t, pl_node_text(local ? files : path));
-    read_type(im, entry, t);
-    copy_columns(im, entry);
-    pl_data_words(im, "field_text", pl_import_in(im, entry, "text_column"));
+    if (pl_data_prefers(im))
+        pl_axolotl_preferences(im, entry, t);
+    else
+        read_supervised(im, entry, t);
     read_mapping(im, entry, "message_property_mappings", "role", "message_field_role");
     read_mapping(im, entry, "message_property_mappings", "content", "message_field_content");
     read_mapping(im, entry, "roles", "user", "role_user");
@@ -389,6 +496,7 @@ static void read_list(struct pl_import *im, const char *path, const char *split)
     if (!pl_import_take(im, path, &t)) return;
     if (t.value->kind == PL_NODE_SCALAR) {
         pl_data_begin(im, &t, t.value->text);
+        pl_data_prefers(im);
         if (split) pl_data_word(im, "split", split);
         pl_data_end(im);
         return;
@@ -414,7 +522,7 @@ static void rule_data(struct pl_import *im) {
 const struct pl_dialect pl_dialect_axolotl = {
     .tables = (const struct pl_import_row *const[]){rows, pl_rows_of_trainer, NULL},
     .rules = (void (*const[])(
-        struct pl_import *)){rule_targets, rule_base, rule_precision, rule_batch, rule_data,
-                             pl_rule_warmup, pl_rule_schedule, pl_rule_checkpoints,
+        struct pl_import *)){rule_targets, rule_base, rule_preferences, rule_precision, rule_batch,
+                             rule_data, pl_rule_warmup, pl_rule_schedule, pl_rule_checkpoints,
                              pl_rule_evaluation, pl_rule_reports, pl_rule_devices, NULL},
 };

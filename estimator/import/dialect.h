@@ -38,6 +38,8 @@ extern const struct pl_dialect pl_dialect_axolotl, pl_dialect_llama_factory, pl_
     pl_dialect_trl, pl_dialect_unsloth, pl_dialect_peft, pl_dialect_accelerate;
 /* The keys of transformers' Trainer, which several dialects share, without their defaults. */
 extern const struct pl_import_row pl_rows_of_trainer[];
+/* The keys of TRL's trainers of preferences, without those that pl_rule_trl_stage() reads. */
+extern const struct pl_import_row pl_rows_of_preferences[];
 
 /* ---- reading ---- */
 
@@ -76,6 +78,11 @@ bool pl_node_is_on(const struct pl_node *node);
 bool pl_import_set(struct pl_import *im, enum pl_key_id key, const char *value,
                    const struct pl_taken *t, const char *why);
 bool pl_import_has(const struct pl_import *im, enum pl_key_id key); /* it was set */
+bool pl_import_said(const struct pl_import *im, enum pl_key_id key); /* by a line, not a default */
+/* Takes a key back that was set, if it was: a line of theirs has that fate then, and `why` says
+ * why. */
+void pl_import_withdraw(struct pl_import *im, enum pl_key_id key, enum pl_import_fate fate,
+                        const char *why);
 void pl_import_inert(struct pl_import *im, const struct pl_taken *t, const char *fmt, ...)
     PL_PRINTF(3, 4);
 /* `t` may be NULL: it concerns the file as a whole. */
@@ -115,10 +122,30 @@ void pl_data_begin(struct pl_import *im, const struct pl_taken *t, const char *n
 void pl_data_word(struct pl_import *im, const char *key, const char *value);
 void pl_data_words(struct pl_import *im, const char *key,
                    const struct pl_node *value); /* nullable */
+/* Adds the words of TRL's own rows of preferences, if the stage reads such; true: it does. */
+bool pl_data_prefers(struct pl_import *im);
 void pl_data_weight(struct pl_import *im, const struct pl_node *value);
 void pl_data_end(struct pl_import *im);
 /* Tells what a part of a data set other than all of it would have been. `t` says the place. */
 void pl_data_split(struct pl_import *im, const struct pl_taken *t, const char *split);
+
+/* ---- training on preferences ---- */
+
+/* Reads a loss, or one together with the loss `sft`; `weights` may be NULL. */
+void pl_import_losses(struct pl_import *im, const struct pl_taken *t,
+                      const struct pl_taken *weights);
+extern const struct pl_word pl_words_precompute[];
+/* `paths` name label smoothing; `versions_differ` on what it is under `sigmoid`. */
+void pl_rule_smoothing(struct pl_import *im, const char *paths, bool versions_differ);
+void pl_rule_not_read(struct pl_import *im);
+void pl_rule_simpo(struct pl_import *im);
+/* Takes back what a job of this stage refuses: the lines are not supported then. */
+void pl_import_drop_refused(struct pl_import *im);
+void pl_rule_trl_stage(struct pl_import *im);
+
+/* Adds what axolotl's type of an entry says of its rows of preferences. */
+void pl_axolotl_preferences(struct pl_import *im, const struct pl_node *entry,
+                            const struct pl_taken *t);
 
 /* ---- rules that dialects share ---- */
 

@@ -203,27 +203,15 @@ static void set_data(struct pl_import *im) {
     pl_text_finish(&list);
 }
 
-static void forget_key(struct pl_import *im, enum pl_key_id key, const struct pl_text *why) {
-    if (!im->note_of[key]) return;
-    struct pl_import_note *note = &im->notes[im->note_of[key] - 1];
-    im->note_of[key] = 0;
-    note->key = PL_KEY_COUNT;
-    if (note->fate != PL_IMPORT_MAPPED) return;
-    note->fate = PL_IMPORT_INERT;
-    note->why = im->pool.len;
-    pl_text_addn(&im->pool, pl_text_str(why), why->len + 1);
-}
-
-/* A key that means nothing with the others is inert; a default of such a key is not told. */
+/* A key that means nothing with the others, or with the stage, is inert; a default of such a key
+ * is not told. */
 static void drop_useless(struct pl_import *im) {
-    uint32_t n;
-    const struct pl_key_info *keys = pl_key_table(&n);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < PL_KEY_COUNT; i++) {
         struct pl_text why = {0};
-        if (pl_job_key_is_useless(&im->job, (enum pl_key_id)i, &why)) {
-            pl_job_set(&im->job, keys[i].key, "null", NULL);
-            forget_key(im, (enum pl_key_id)i, &why);
-        }
+        const enum pl_key_id key = (enum pl_key_id)i;
+        if (pl_job_key_is_useless(&im->job, key, &why) ||
+            pl_job_key_is_of_other_stage(&im->job, key, &why))
+            pl_import_withdraw(im, key, PL_IMPORT_INERT, pl_text_str(&why));
         im->pool.failed |= why.failed;
         pl_text_finish(&why);
     }
@@ -247,6 +235,7 @@ static void run(struct pl_import *im) {
     if (im->err == PL_ERR_OK) read_tables(im, dialect);
     if (im->err == PL_ERR_OK) tell_rest(im, im->doc.nodes, "");
     if (im->err == PL_ERR_OK) set_data(im);
+    if (im->err == PL_ERR_OK) pl_import_drop_refused(im);
     if (im->err == PL_ERR_OK) drop_useless(im);
     if (im->err == PL_ERR_OK) judge(im);
     if (im->err == PL_ERR_OK && im->pool.failed) im->err = pl_host_oom(im->d, "the notes");

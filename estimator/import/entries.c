@@ -6,6 +6,7 @@
 #include "estimator/base/json_tree.h"
 #include "estimator/base/open_file.h"
 #include "estimator/config/document.h"
+#include "estimator/config/job_values.h"
 #include "estimator/config/scalar.h"
 
 #include <stdio.h>
@@ -83,6 +84,12 @@ void pl_data_words(struct pl_import *im, const char *key, const struct pl_node *
         pl_scalar_write(&im->data, pl_node_text(item));
     }
     pl_text_add(&im->data, "]");
+}
+
+bool pl_data_prefers(struct pl_import *im) {
+    const bool prefers = pl_job_prefers(&im->job);
+    if (prefers) pl_data_word(im, "format", "preference");
+    return prefers;
 }
 
 void pl_data_weight(struct pl_import *im, const struct pl_node *value) {

@@ -3,6 +3,8 @@
  * of 2026-08, and of transformers' TrainingArguments beneath them. */
 #include "estimator/import/dialect.h"
 
+#include "estimator/config/job_values.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,12 +19,12 @@ static const struct pl_word types[] = {
 };
 
 static const struct pl_word stages[] = {
-    {"sft", "", "as here"},
+    {"sft", "sft", NULL},
     {"pt", NULL,
      "its texts are joined and cut into blocks of cutoff_len; here each row is a "
      "sample: write `format: text`"},
-    {"dpo", NULL, "training on preferences (DPO): not supported"},
-    {"kto", NULL, "training on preferences (KTO): not supported"},
+    {"dpo", "dpo", NULL},
+    {"kto", "kto", NULL},
     {"rm", NULL, "training of a reward model: not supported"},
     {"ppo", NULL, "training on rewards (PPO): not supported"},
     PL_WORDS_END,
@@ -58,6 +60,48 @@ static PL_MAP(map_template) {
         pl_import_miss(im, t, "this template is not known here: `auto` is the model's own");
 }
 
+/* Under `stage: dpo` a loss without a reference is a stage of its own here. */
+static PL_MAP(map_loss) {
+    static const struct pl_word losses[] = {
+        {"sigmoid", "sigmoid", NULL},
+        {"hinge", "hinge", NULL},
+        {"ipo", "ipo", NULL},
+        {"kto_pair", NULL, "KTO on pairs: not supported; `stage: kto` reads rows with a label"},
+        PL_WORDS_END,
+    };
+    struct pl_import_row known = *row;
+    const char *word = pl_node_text(t->value);
+    known.arg = losses;
+    if (im->job.stage != PL_STAGE_DPO)
+        pl_import_inert(im, t, "it is read under `stage: dpo`");
+    else if (strcmp(word, "orpo") == 0 || strcmp(word, "simpo") == 0)
+        pl_import_set(im, PL_KEY_stage, word, t, NULL);
+    else
+        pl_map_word(im, &known, t);
+}
+
+static PL_MAP(map_supervised) {
+    const bool alone = im->job.stage == PL_STAGE_ORPO || im->job.stage == PL_STAGE_KTO;
+    if (alone && pl_node_is_on(t->value))
+        pl_import_miss(im, t, "more of the supervised loss under this stage: not supported");
+    else
+        pl_map_same(im, row, t);
+}
+
+/* SimPO has none there. */
+static PL_MAP(map_smoothing) {
+    if (im->job.stage == PL_STAGE_SIMPO)
+        pl_import_inert(im, t, "this loss does not read it");
+    else
+        pl_map_same(im, row, t);
+}
+
+static PL_MAP(map_tails) {
+    pl_map_same(im, row, t);
+    if (im->job.stage == PL_STAGE_DPO)
+        pl_import_miss(im, t, "it weighs the policy alone there, and the reference, too, here");
+}
+
 static PL_MAP(map_quantisation) {
     const char *bits = pl_node_text(t->value);
     (void)row;
@@ -79,6 +123,7 @@ static PL_MAP(map_packing) {
     struct pl_taken neat;
     const bool on = pl_node_is_on(t->value);
     pl_map_flag(im, row, t);
+    if (pl_job_prefers(&im->job)) return;
     if (on && !(pl_import_peek(im, "neat_packing", &neat) && pl_node_is_on(neat.value)))
         pl_import_miss(im, t, "attention crosses from one sample to the next there, and not here");
 }
@@ -99,7 +144,17 @@ static const struct pl_import_row rows[] = {
     {"double_quantization", PL_KEY_double_quant, pl_map_flag, NULL, NULL},
     {"quantization_method|quant_config.name", PL_KEY_COUNT, pl_map_only,
      "bnb|a base that another method has quantised", NULL},
-    {"stage", PL_KEY_COUNT, pl_map_word, stages, NULL},
+    {"stage", PL_KEY_stage, pl_map_word, stages, NULL},
+    {"pref_loss", PL_KEY_preference_loss, map_loss, NULL, NULL},
+    {"pref_beta", PL_KEY_beta, pl_map_same, NULL, NULL},
+    {"pref_ftx", PL_KEY_sft_weight, map_supervised, NULL, NULL},
+    {"pref_bco_weight", PL_KEY_COUNT, pl_map_off, "the loss of BCO together with the other", NULL},
+    {"dpo_label_smoothing", PL_KEY_label_smoothing, map_smoothing, NULL, NULL},
+    {"simpo_gamma", PL_KEY_simpo_gamma, pl_map_same, NULL, NULL},
+    {"kto_chosen_weight", PL_KEY_desirable_weight, pl_map_same, NULL, NULL},
+    {"kto_rejected_weight", PL_KEY_undesirable_weight, pl_map_same, NULL, NULL},
+    {"ld_alpha", PL_KEY_ld_alpha, map_tails, NULL, NULL},
+    {"ref_model_quantization_bit", PL_KEY_COUNT, pl_map_off, "a reference in fewer bits", NULL},
     {"lora_rank|peft_config.r", PL_KEY_lora_r, pl_map_same, NULL, "8"},
     {"lora_alpha|peft_config.lora_alpha", PL_KEY_lora_alpha, pl_map_same, NULL, NULL},
     {"peft_config.lora_dropout", PL_KEY_lora_dropout, pl_map_same, NULL, NULL},
@@ -181,6 +236,47 @@ static void rule_mode(struct pl_import *im) {
     pl_import_set(im, PL_KEY_mode, other || v1 ? "full" : "lora", NULL, NULL);
 }
 
+/* Returns true if both keys are there with one value, or neither is. */
+static bool is_same(const struct pl_import *im, const char *a, const char *b) {
+    struct pl_taken x, y;
+    const bool has_x = pl_import_peek(im, a, &x), has_y = pl_import_peek(im, b, &y);
+    return has_x == has_y && (!has_x || !strcmp(pl_node_text(x.value), pl_node_text(y.value)));
+}
+
+/* A reference that is named is read from its own files there: here it is the base, or the weights
+ * that the run starts with. Without a name it is what is the default here. */
+static void rule_reference(struct pl_import *im) {
+    struct pl_taken t, adapter;
+    const bool has = pl_import_take(im, "ref_model", &t);
+    const bool adapted = pl_import_take(im, "ref_model_adapters", &adapter);
+    const bool same = is_same(im, "ref_model", "model_name_or_path");
+    const bool starts = is_same(im, "ref_model_adapters", "adapter_name_or_path");
+    if (!has && adapted) pl_import_inert(im, &adapter, "it is read with `ref_model`");
+    if (!has) return;
+    if (!same || (adapted && !starts))
+        pl_import_miss(im, &t,
+                       "a reference other than the base and the start of the run: not "
+                       "supported");
+    else if (im->job.mode == PL_MODE_FULL || adapted)
+        pl_import_set(im, PL_KEY_reference, "initial", &t, NULL);
+    else
+        pl_import_set(im, PL_KEY_reference, "base", &t, NULL);
+    if (adapted) pl_import_inert(im, &adapter, "`reference` says it");
+}
+
+/* The supervised loss is a mean over answers there, each of which is one over its tokens. */
+static void rule_preferences(struct pl_import *im) {
+    struct pl_taken t;
+    const bool has_part = im->job.sft_weight > 0 && pl_job_prefers(&im->job);
+    pl_rule_smoothing(im, "dpo_label_smoothing", false);
+    pl_rule_not_read(im);
+    if ((im->job.stage == PL_STAGE_ORPO || has_part) && im->job.batch_size != 1 &&
+        pl_import_peek(im, has_part ? "pref_ftx" : "pref_loss", &t))
+        pl_import_miss(im, &t,
+                       "the supervised loss is a mean of answers there, and of the tokens of each "
+                       "`batch_size` pairs here");
+}
+
 /* Without pure_bf16 what is trained is held in fp32, and computed in bf16. */
 static void rule_precision(struct pl_import *im) {
     struct pl_taken pure, b, f;
@@ -244,10 +340,45 @@ static const char *string_in(const json_t *o, const char *key) {
     "an instruction becomes a question in the template there, and the prompt of stanford_alpaca "  \
     "here: convert the rows to `messages`"
 
-static void describe(struct pl_import *im, const struct pl_taken *t, const json_t *info,
-                     const char *split) {
-    const char *formatting = string_in(info, "formatting");
-    const bool chat = strcmp(formatting, "sharegpt") == 0;
+/* The template renders prompts and answers there whatever form they have, and here where they are
+ * lists of messages: rows have to become such. */
+static const struct {
+    bool labelled, chat;
+    const char *text;
+} conversions[] = {
+    {false, false, "`prompt`, `chosen` and `rejected`"},
+    {false, true, "`prompt`, and of `chosen` and `rejected`, which are one message each there,"},
+    {true, false, "`prompt` and `completion`"},
+    {true, true, "`prompt` and `completion`, which is the last message there,"},
+};
+
+/* Columns of rows of preferences; false: the stage reads others. */
+static bool describe_preferences(struct pl_import *im, const struct pl_taken *t, const json_t *info,
+                                 bool chat) {
+    static const struct {
+        const char *theirs, *ours;
+    } names[] = {
+        {"chosen", "field_chosen"}, {"rejected", "field_rejected"}, {"kto_tag", "field_label"}};
+    const json_t *columns_of = json_object_get(info, "columns");
+    const bool labelled = im->job.stage == PL_STAGE_KTO;
+    if (!pl_data_prefers(im)) return false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        pl_data_word(im, names[i].ours, string_in(columns_of, names[i].theirs));
+    if (!labelled) {
+        const char *prompt = string_in(columns_of, chat ? "messages" : "prompt");
+        pl_data_word(im, "field_prompt", *prompt ? prompt : chat ? "conversations" : "instruction");
+    }
+    for (size_t i = 0; i < sizeof conversions / sizeof *conversions; i++)
+        if (conversions[i].labelled == labelled && conversions[i].chat == chat)
+            pl_import_note_entry(im, PL_IMPORT_MISSED, t,
+                                 "its rows become turns of the template there: make lists of "
+                                 "messages of %s with the keys `role` and `content`",
+                                 conversions[i].text);
+    return true;
+}
+
+static void describe_columns(struct pl_import *im, const struct pl_taken *t, const json_t *info,
+                             bool chat) {
     const bool has_messages = *string_in(json_object_get(info, "columns"), "messages");
     pl_data_word(im, "format", !chat ? "alpaca" : has_messages ? "messages" : "sharegpt");
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
@@ -257,11 +388,23 @@ static void describe(struct pl_import *im, const struct pl_taken *t, const json_
     }
     if (!chat) pl_import_note_entry(im, PL_IMPORT_MISSED, t, AS_TURNS);
     if (json_is_true(json_object_get(info, "ranking")))
-        pl_import_note_entry(im, PL_IMPORT_MISSED, t, "training on preferences");
+        pl_import_note_entry(im, PL_IMPORT_MISSED, t, "rows of preferences without their stage");
+}
+
+static void describe(struct pl_import *im, const struct pl_taken *t, const json_t *info,
+                     const char *split) {
+    const bool chat = strcmp(string_in(info, "formatting"), "sharegpt") == 0;
+    if (!describe_preferences(im, t, info, chat)) describe_columns(im, t, info, chat);
     if (json_object_get(info, "num_samples"))
         pl_import_note_entry(im, PL_IMPORT_MISSED, t, "num_samples: a part of the rows alone");
     if (!split) pl_data_split(im, t, string_in(info, "split"));
 }
+
+#define NO_INFO                                                                                    \
+    "dataset_info.json is not in %.100s, or does not name it: this is the usual name of the file"
+#define PREFERRED                                                                                  \
+    "; its rows become turns of the template there: make lists of messages of their prompts and "  \
+    "answers"
 
 /* One name of `dataset`: by its entry in dataset_info.json, or by the name of its file. */
 static void read_name(struct pl_import *im, const struct pl_taken *t, const char *folder,
@@ -281,11 +424,10 @@ static void read_name(struct pl_import *im, const struct pl_taken *t, const char
     if (split) pl_data_word(im, "split", split);
     if (info)
         describe(im, t, info, split);
+    else if (!pl_data_prefers(im))
+        pl_import_note_entry(im, PL_IMPORT_MAPPED, t, NO_INFO, folder);
     else
-        pl_import_note_entry(im, PL_IMPORT_MAPPED, t,
-                             "dataset_info.json is not in %.100s, or does not name it: this is the "
-                             "usual name of the file",
-                             folder);
+        pl_import_note_entry(im, PL_IMPORT_MISSED, t, NO_INFO PREFERRED, folder);
     pl_data_end(im);
 }
 
@@ -336,7 +478,7 @@ static void rule_data(struct pl_import *im) {
 const struct pl_dialect pl_dialect_llama_factory = {
     .tables = (const struct pl_import_row *const[]){rows, pl_rows_of_trainer, NULL},
     .rules = (void (*const[])(
-        struct pl_import *)){rule_mode, rule_precision, rule_data, pl_rule_warmup, pl_rule_schedule,
-                             rule_batch, pl_rule_checkpoints, pl_rule_evaluation, pl_rule_reports,
-                             rule_dist, pl_rule_devices, NULL},
+        struct pl_import *)){rule_mode, rule_reference, rule_preferences, rule_precision, rule_data,
+                             pl_rule_warmup, pl_rule_schedule, rule_batch, pl_rule_checkpoints,
+                             pl_rule_evaluation, pl_rule_reports, rule_dist, pl_rule_devices, NULL},
 };

@@ -239,6 +239,10 @@ bool pl_import_has(const struct pl_import *im, enum pl_key_id key) {
     return im->job.given[key];
 }
 
+bool pl_import_said(const struct pl_import *im, enum pl_key_id key) {
+    return im->note_of[key] && im->notes[im->note_of[key] - 1].fate == PL_IMPORT_MAPPED;
+}
+
 bool pl_import_set(struct pl_import *im, enum pl_key_id key, const char *value,
                    const struct pl_taken *t, const char *why) {
     struct pl_diag d = {0};
@@ -268,4 +272,17 @@ bool pl_import_set(struct pl_import *im, enum pl_key_id key, const char *value,
     }
     if (note) note->why = keep(im, "%s", why ? why : "");
     return true;
+}
+
+void pl_import_withdraw(struct pl_import *im, enum pl_key_id key, enum pl_import_fate fate,
+                        const char *why) {
+    uint32_t n;
+    if (im->job.given[key]) pl_job_set(&im->job, pl_key_table(&n)[key].key, "null", NULL);
+    if (!im->note_of[key]) return;
+    struct pl_import_note *note = &im->notes[im->note_of[key] - 1];
+    im->note_of[key] = 0;
+    note->key = PL_KEY_COUNT;
+    if (note->fate != PL_IMPORT_MAPPED) return;
+    note->fate = fate;
+    note->why = keep(im, "%s", why);
 }

@@ -3,6 +3,7 @@
 #include "estimator/import/dialect.h"
 
 #include "estimator/base/open_file.h"
+#include "estimator/config/job_values.h"
 #include "estimator/config/scalar.h"
 #include "estimator/model/catalogue.h"
 
@@ -47,13 +48,42 @@ static PL_MAP(map_model) {
     if (strstr(name, "classifier")) pl_import_miss(im, t, "a classifier: not supported");
 }
 
+/* The losses of torchtune.rlhf.loss, older torchtune.modules.rlhf.loss; each has a beta, which
+ * RSOLoss calls gamma. */
+static const struct preferred {
+    const char *name, *stage, *loss; /* loss NULL: the stage has one */
+} preferred[] = {
+    {"DPOLoss", "dpo", "sigmoid"},
+    {"RSOLoss", "dpo", "hinge"},
+    {"SimPOLoss", "simpo", NULL},
+};
+
+static const struct preferred *find_preferred(const struct pl_import *im) {
+    struct pl_taken t;
+    if (!pl_import_peek(im, "loss._component_", &t)) return NULL;
+    for (size_t i = 0; i < sizeof preferred / sizeof *preferred; i++)
+        if (strcmp(preferred[i].name, component_name(&t)) == 0) return &preferred[i];
+    return NULL;
+}
+
 static PL_MAP(map_loss) {
     const char *name = component_name(t);
+    const struct preferred *loss = find_preferred(im);
     (void)row;
+    if (loss) pl_import_set(im, PL_KEY_stage, loss->stage, t, NULL);
+    if (loss && loss->loss) pl_import_set(im, PL_KEY_preference_loss, loss->loss, t, NULL);
+    if (loss) return;
     if (strstr(name, "CrossEntropy") || strstr(name, "CEWithChunked"))
         pl_import_inert(im, t, "the same loss, in chunks");
     else
         pl_import_miss(im, t, "another loss than that of the next token: not supported");
+}
+
+static PL_MAP(map_gamma) {
+    const bool is_margin = im->job.stage == PL_STAGE_SIMPO;
+    (void)row;
+    pl_import_set(im, is_margin ? PL_KEY_simpo_gamma : PL_KEY_beta, pl_node_text(t->value), t,
+                  NULL);
 }
 
 static const struct pl_word optimizers[] = {
@@ -172,13 +202,15 @@ static const struct pl_import_row rows[] = {
      (const struct pl_word[]){{"true", "true", NULL}, {"false", "false", NULL}, PL_WORDS_END},
      NULL},
     {"loss._component_", PL_KEY_COUNT, map_loss, NULL, NULL},
+    {"loss.beta", PL_KEY_beta, pl_map_same, NULL, NULL},
+    {"loss.gamma", PL_KEY_COUNT, map_gamma, NULL, NULL},
+    {"loss.label_smoothing", PL_KEY_label_smoothing, pl_map_same, NULL, NULL},
     {"loss", PL_KEY_COUNT, pl_map_inert, "the mean over the tokens that are trained on", NULL},
     {"kd_loss|kd_ratio|teacher_model|teacher_checkpointer", PL_KEY_COUNT, pl_map_off,
      "distillation from a second model", NULL},
     {"policy_model|reward_and_value_model|ref_policy_checkpointer|value_checkpointer|"
      "reward_checkpointer|reward_functions|ppo_epochs|ppo_batch_size|grpo_samples",
      PL_KEY_COUNT, pl_map_off, "training on rewards", NULL},
-    {"ref_checkpointer", PL_KEY_COUNT, pl_map_off, "training on preferences (DPO)", NULL},
     {"enable_activation_checkpointing", PL_KEY_gradient_checkpointing, pl_map_word, levels, "none"},
     {"enable_activation_offloading", PL_KEY_gradient_checkpointing, map_offload, NULL, NULL},
     {"ac_mode|ac_option", PL_KEY_COUNT, pl_map_inert, "see `gradient_checkpointing: every_N`",
@@ -277,6 +309,26 @@ static void rule_betas(struct pl_import *im) {
     pl_import_set(im, PL_KEY_adam_beta2, pl_node_text(second), &t, NULL);
 }
 
+/* The reference of an adapter is the base; that of a model is read from a checkpoint, which is one
+ * of the base as a rule. */
+static void rule_preferences(struct pl_import *im) {
+    struct pl_taken start, reference, of;
+    const bool has = pl_import_take(im, "ref_checkpointer", &of);
+    const bool same = pl_import_peek(im, "checkpointer.checkpoint_dir", &start) &&
+                      pl_import_peek(im, "ref_checkpointer.checkpoint_dir", &reference) &&
+                      !strcmp(pl_node_text(start.value), pl_node_text(reference.value));
+    pl_rule_smoothing(im, "loss.label_smoothing", false);
+    if (im->job.stage == PL_STAGE_SIMPO && !pl_import_has(im, PL_KEY_beta))
+        pl_import_set(im, PL_KEY_beta, "2", NULL, NULL);
+    if (has && (!pl_job_refers(&im->job) || im->job.mode != PL_MODE_FULL))
+        pl_import_inert(im, &of, "the base is the reference, or there is none");
+    else if (has && same)
+        pl_import_inert(im, &of, "the reference is what the run starts with, as here");
+    else if (has)
+        pl_import_miss(im, &of,
+                       "a reference other than the base and the start of the run: not supported");
+}
+
 /* Without a length nothing is cut there: a row that is longer ends the run here, and is not cut
  * silently. */
 static void rule_length(struct pl_import *im) {
@@ -340,6 +392,9 @@ static const struct builder {
     {"instruct_dataset", NULL, "prompt_completion", false, true},
     {"grammar_dataset", "liweili/c4_200m", "prompt_completion", false, true},
     {"samsum_dataset", "Samsung/samsum", "prompt_completion", false, true},
+    {"preference_dataset", NULL, "preference", false, false},
+    {"hh_rlhf_helpful_dataset", "RLHFlow/HH-RLHF-Helpful-standard", "preference", false, false},
+    {"stack_exchange_paired_dataset", "lvwerra/stack-exchange-paired", "preference", false, true},
 };
 
 static const struct builder *find_builder(const char *component) {
@@ -347,6 +402,22 @@ static const struct builder *find_builder(const char *component) {
     for (size_t i = 0; i < sizeof builders / sizeof *builders; i++)
         if (strcmp(builders[i].name, name) == 0) return &builders[i];
     return NULL;
+}
+
+/* Names of columns; those of pairs with a prompt differ from ours. */
+static void read_preferences(struct pl_import *im, const struct pl_node *map, bool has_prompt) {
+    static const struct {
+        const char *theirs, *ours, *preset;
+    } fields[] = {{"prompt", "field_prompt", "question"},
+                  {"chosen", "field_chosen", "response_j"},
+                  {"rejected", "field_rejected", "response_k"}};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        const struct pl_node *name = map ? pl_import_in(im, map, fields[i].theirs) : NULL;
+        if (name)
+            pl_data_word(im, fields[i].ours, pl_node_text(name));
+        else if (has_prompt && !map)
+            pl_data_word(im, fields[i].ours, fields[i].preset);
+    }
 }
 
 static void read_columns(struct pl_import *im, const struct pl_node *entry,
@@ -360,6 +431,7 @@ static void read_columns(struct pl_import *im, const struct pl_node *entry,
     const bool shares = style && strcmp(pl_node_text(style), "sharegpt") == 0;
     const bool pairs = b && strcmp(b->format, "prompt_completion") == 0;
     if (b) pl_data_word(im, "format", shares ? "sharegpt" : b->format);
+    if (b && strcmp(b->format, "preference") == 0) read_preferences(im, map, b->in_turn);
     if (messages) pl_data_word(im, "field_messages", pl_node_text(messages));
     if (column && b && strcmp(b->format, "text") == 0)
         pl_data_word(im, "field_text", pl_node_text(column));
@@ -390,9 +462,14 @@ static void read_rows(struct pl_import *im, const struct pl_node *entry, const s
                              component ? pl_node_text(component) : "no component");
     else if (b->in_turn && strcmp(tokenizer_of(im), "gemma_tokenizer") != 0)
         pl_import_note_entry(im, PL_IMPORT_MISSED, t, IN_TURN);
-    if (b && (strcmp(b->format, "messages") == 0 || strcmp(b->format, "sharegpt") == 0))
+    if (b && (strcmp(b->format, "messages") == 0 || strcmp(b->format, "sharegpt") == 0 ||
+              (strcmp(b->format, "preference") == 0 && !b->in_turn)))
         set_turns(im, t);
     if (part && !split) pl_data_split(im, t, pl_node_text(part));
+    if (pl_import_in(im, entry, "new_system_prompt"))
+        pl_import_note_entry(im, PL_IMPORT_MISSED, t,
+                             "new_system_prompt: a system prompt before each row: write it into "
+                             "the rows");
     pl_data_end(im);
     if (input) pl_node_flag(input, &whole);
     if (b && !split && strcmp(b->format, "text") != 0)
@@ -419,7 +496,7 @@ static void rule_data(struct pl_import *im) {
 
 const struct pl_dialect pl_dialect_torchtune = {
     .tables = (const struct pl_import_row *const[]){rows, NULL},
-    .rules = (void (*const[])(struct pl_import *)){rule_targets, rule_betas, rule_length,
-                                                   rule_decay, rule_data, NULL},
+    .rules = (void (*const[])(struct pl_import *)){rule_targets, rule_betas, rule_preferences,
+                                                   rule_length, rule_decay, rule_data, NULL},
     .interpolates = true,
 };

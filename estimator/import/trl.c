@@ -1,8 +1,11 @@
 /* trl.c - the configurations of TRL and of the alignment handbook, of Unsloth, and of accelerate.
  * Defaults of TRL are those of trl/trainer/sft_config.py, base_config.py and model_config.py of
- * 2026-07, and of transformers' TrainingArguments beneath them. Defaults of Unsloth are those of
- * unsloth_cli/config.py of 2026, and of its notebooks, which give all that matters. */
+ * 2026-07, and of transformers' TrainingArguments beneath them; preferences.c has the others.
+ * Defaults of Unsloth are those of unsloth_cli/config.py of 2026, and of its notebooks, which give
+ * all that matters. */
 #include "estimator/import/dialect.h"
+
+#include "estimator/config/job_values.h"
 
 #include <string.h>
 
@@ -56,7 +59,7 @@ static const struct pl_import_row trl_rows[] = {
     {"per_device_train_batch_size", PL_KEY_batch_size, pl_map_same, NULL, "8"},
     {"gradient_accumulation_steps", PL_KEY_gradient_accumulation_steps, pl_map_same, NULL, "1"},
     {"auto_find_batch_size", PL_KEY_COUNT, pl_map_inert, "write `batch_size: auto`", NULL},
-    {"learning_rate", PL_KEY_learning_rate, pl_map_same, NULL, "2e-5"},
+    {"learning_rate", PL_KEY_learning_rate, pl_map_same, NULL, NULL},
     {"num_train_epochs", PL_KEY_num_epochs, pl_map_same, NULL, "3"},
     {"logging_steps", PL_KEY_logging_steps, pl_map_steps, NULL, "10"},
     {"gradient_checkpointing", PL_KEY_gradient_checkpointing, pl_map_word,
@@ -69,21 +72,7 @@ static const struct pl_import_row trl_rows[] = {
     {"chat_template|chat_template_path", PL_KEY_chat_template, map_template, NULL, NULL},
     {"eos_token|pad_token", PL_KEY_COUNT, pl_map_off,
      "special tokens are the model's own; another one", NULL},
-    {"truncation_mode", PL_KEY_COUNT, pl_map_only, "keep_start|cutting at the start", NULL},
     {"shuffle_dataset", PL_KEY_COUNT, pl_map_inert, "`shuffle` is on", NULL},
-    {"loss_type", PL_KEY_COUNT, pl_map_word,
-     (const struct pl_word[]){{"nll", "", "as here"},
-                              {"chunked_nll", "", "as here"},
-                              {"dft", NULL, "the loss of DFT: not supported"},
-                              {"sigmoid", NULL, "training on preferences (DPO): not supported"},
-                              {"apo_zero", NULL, "training on preferences (APO): not supported"},
-                              PL_WORDS_END},
-     NULL},
-    {"beta", PL_KEY_COUNT, pl_map_off, "training on preferences", NULL},
-    {"max_prompt_length|max_completion_length", PL_KEY_COUNT, pl_map_off,
-     "training on preferences or rewards", NULL},
-    {"ref_model|precompute_ref_log_probs|sync_ref_model", PL_KEY_COUNT, pl_map_off,
-     "training on preferences", NULL},
     {"num_generations|use_vllm|reward_funcs|reward_weights|temperature", PL_KEY_COUNT, pl_map_off,
      "training on rewards", NULL},
     {"dataset_kwargs", PL_KEY_COUNT, pl_map_inert, "special tokens are those of the template",
@@ -140,6 +129,13 @@ static void rule_schedule(struct pl_import *im) {
         pl_import_set(im, PL_KEY_lr_scheduler, "linear", NULL, NULL);
 }
 
+/* A step on preferences is smaller by default. */
+static void rule_rate(struct pl_import *im) {
+    if (!pl_import_said(im, PL_KEY_learning_rate))
+        pl_import_set(im, PL_KEY_learning_rate, pl_job_prefers(&im->job) ? "1e-6" : "2e-5", NULL,
+                      NULL);
+}
+
 /* Conversations are trained on as a whole, and pairs of prompt and completion on the completion. */
 static void rule_answers(struct pl_import *im) {
     struct pl_taken t;
@@ -169,11 +165,7 @@ static void read_entry(struct pl_import *im, const struct pl_node *entry,
         pl_import_note_entry(im, PL_IMPORT_MAPPED, t, "its configuration `%.60s`: name that file",
                              pl_node_text(name));
     if (part) pl_data_split(im, t, pl_node_text(part));
-    const struct pl_node *columns = pl_import_in(im, entry, "columns");
-    uint32_t i = 0;
-    for (const struct pl_node *c; columns && (c = pl_import_next(im, columns, &i));)
-        if (strcmp(pl_node_text(c), "chosen") == 0)
-            pl_import_note_entry(im, PL_IMPORT_MISSED, t, "training on preferences");
+    pl_data_prefers(im);
     pl_data_end(im);
 }
 
@@ -196,6 +188,7 @@ static void rule_mixture(struct pl_import *im) {
         const struct pl_taken one = {t.path, key, share};
         pl_data_begin(im, &one, pl_node_text(key));
         pl_data_weight(im, share);
+        pl_data_prefers(im);
         pl_data_end(im);
     }
 }
@@ -208,7 +201,7 @@ static void rule_data(struct pl_import *im) {
     if (has_text) pl_import_inert(im, &part, "rows with that column are read as `format: text`");
     if (pl_import_take(im, "dataset_name|dataset|data.dataset|train_file", &t)) {
         pl_data_begin(im, &t, pl_node_text(t.value));
-        if (strcmp(text, "text") != 0) {
+        if (!pl_data_prefers(im) && strcmp(text, "text") != 0) {
             pl_data_word(im, "format", "text");
             pl_data_word(im, "field_text", text);
         }
@@ -228,11 +221,13 @@ static void rule_data(struct pl_import *im) {
 }
 
 const struct pl_dialect pl_dialect_trl = {
-    .tables = (const struct pl_import_row *const[]){trl_rows, pl_rows_of_trainer, NULL},
-    .rules = (void (*const[])(
-        struct pl_import *)){rule_base, rule_precision, rule_data, rule_answers, pl_rule_warmup,
-                             pl_rule_schedule, rule_schedule, pl_rule_checkpoints,
-                             pl_rule_evaluation, pl_rule_reports, pl_rule_devices, NULL},
+    .tables = (const struct pl_import_row *const[]){trl_rows, pl_rows_of_preferences,
+                                                    pl_rows_of_trainer, NULL},
+    .rules = (void (*const[])(struct pl_import *)){rule_base, rule_precision, pl_rule_trl_stage,
+                                                   rule_rate, rule_data, rule_answers,
+                                                   pl_rule_warmup, pl_rule_schedule, rule_schedule,
+                                                   pl_rule_checkpoints, pl_rule_evaluation,
+                                                   pl_rule_reports, pl_rule_devices, NULL},
 };
 
 /* ---- Unsloth ---- */
@@ -348,12 +343,12 @@ static void rule_unsloth_data(struct pl_import *im) {
     if (pl_import_take(im, "data.local_dataset|local_dataset", &t))
         for (const struct pl_node *f; (f = pl_import_next(im, t.value, &i));) {
             pl_data_begin(im, &t, pl_node_text(f));
-            if (format) pl_data_word(im, "format", format);
+            if (!pl_data_prefers(im) && format) pl_data_word(im, "format", format);
             pl_data_end(im);
         }
     if (pl_import_take(im, "data.dataset|dataset|dataset_name", &t)) {
         pl_data_begin(im, &t, pl_node_text(t.value));
-        if (format) pl_data_word(im, "format", format);
+        if (!pl_data_prefers(im) && format) pl_data_word(im, "format", format);
         pl_data_end(im);
     }
     if (has) pl_import_inert(im, &form, "`format` of the data says it");
@@ -361,11 +356,12 @@ static void rule_unsloth_data(struct pl_import *im) {
 }
 
 const struct pl_dialect pl_dialect_unsloth = {
-    .tables = (const struct pl_import_row *const[]){unsloth_rows, pl_rows_of_trainer, NULL},
+    .tables = (const struct pl_import_row *const[]){unsloth_rows, pl_rows_of_preferences,
+                                                    pl_rows_of_trainer, NULL},
     .rules = (void (*const[])(struct pl_import *)){rule_unsloth_mode, rule_unsloth_warmup,
-                                                   rule_unsloth_data, pl_rule_schedule,
-                                                   pl_rule_checkpoints, pl_rule_evaluation,
-                                                   pl_rule_reports, NULL},
+                                                   pl_rule_trl_stage, rule_unsloth_data,
+                                                   pl_rule_schedule, pl_rule_checkpoints,
+                                                   pl_rule_evaluation, pl_rule_reports, NULL},
 };
 
 /* ---- accelerate ---- */

@@ -34,7 +34,7 @@ uint32_t pl_import_count(const struct pl_import *im, enum pl_import_fate fate) {
     return n;
 }
 
-/* "line 12, rl: dpo: training on preferences" */
+/* "line 12, `rl: grpo`: training on rewards" */
 static void add_note(const struct pl_import *im, const struct pl_import_note *note,
                      struct pl_text *out) {
     const char *where = text_at(im, note->where), *why = text_at(im, note->why);

@@ -18,7 +18,7 @@ static char dir[SCRATCH_PATH];
 static void set_up(void) {
     scratch_make(dir);
     file_write(in_dir(dir, "their.yaml"), THEIRS);
-    file_write(in_dir(dir, "dpo.yaml"), THEIRS "rl: dpo\n");
+    file_write(in_dir(dir, "rl.yaml"), THEIRS "rl: grpo\n");
 }
 
 static void tear_down(void) {
@@ -55,11 +55,11 @@ START_TEST(a_file_that_is_there_is_kept) {
 END_TEST
 
 START_TEST(what_is_not_supported_is_listed_and_the_job_written) {
-    struct outcome o = run(3, (const char *[]){"import", "dpo.yaml", "--output", "job.yaml", NULL});
-    ck_assert_ptr_nonnull(strstr(o.err, "line 8, `rl: dpo`: training on preferences"));
+    struct outcome o = run(3, (const char *[]){"import", "rl.yaml", "--output", "job.yaml", NULL});
+    ck_assert_ptr_nonnull(strstr(o.err, "line 8, `rl: grpo`: training on rewards"));
     outcome_finish(&o);
     ck_assert_int_eq(access(in_dir(dir, "job.yaml"), R_OK), 0);
-    o = run(3, (const char *[]){"import", "dpo.yaml", "--json", NULL});
+    o = run(3, (const char *[]){"import", "rl.yaml", "--json", NULL});
     json_t *answer = json_loads(o.out, 0, NULL);
     const json_t *missed = json_object_get(answer, "not_supported");
     ck_assert_uint_eq(json_array_size(missed), 1);
