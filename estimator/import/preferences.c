@@ -56,9 +56,10 @@ static const struct pl_node *item_of(const struct pl_import *im, const struct pl
 
 /* Returns the first loss of a list that is one of preferences, NULL: none is. */
 static const struct loss *loss_in(const struct pl_import *im, const struct pl_node *value) {
-    const struct loss *loss = NULL;
-    const struct pl_node *item;
-    for (uint32_t i = 0; !loss && (item = item_of(im, value, i)); i++)
+    const struct loss *loss = find_loss(pl_node_text(value));
+    uint32_t i = 0;
+    if (value->kind != PL_NODE_SEQUENCE) return loss;
+    for (const struct pl_node *item; !loss && (item = pl_import_next(im, value, &i));)
         loss = find_loss(pl_node_text(item));
     return loss;
 }

@@ -324,6 +324,23 @@ static void rule_unsloth_mode(struct pl_import *im) {
     if (!pl_import_has(im, PL_KEY_lora_r)) pl_import_set(im, PL_KEY_lora_r, "16", NULL, NULL);
 }
 
+/* Its trainers of preferences have defaults of their own (unsloth/models/rl.py). */
+static void rule_unsloth_preferences(struct pl_import *im) {
+    static const struct {
+        enum pl_key_id key;
+        const char *value;
+    } presets[] = {{PL_KEY_learning_rate, "5e-5"},
+                   {PL_KEY_batch_size, "4"},
+                   {PL_KEY_gradient_accumulation_steps, "2"},
+                   {PL_KEY_weight_decay, "0.001"}};
+    if (!pl_job_prefers(&im->job)) return;
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
+        if (!pl_import_said(im, presets[i].key))
+            pl_import_set(im, presets[i].key, presets[i].value, NULL, NULL);
+    if (!pl_import_has(im, PL_KEY_warmup_steps) && !pl_import_has(im, PL_KEY_warmup_ratio))
+        pl_import_set(im, PL_KEY_warmup_ratio, "0.1", NULL, NULL);
+}
+
 static void rule_unsloth_warmup(struct pl_import *im) {
     if (!pl_import_has(im, PL_KEY_warmup_steps) && !pl_import_has(im, PL_KEY_warmup_ratio))
         pl_import_set(im, PL_KEY_warmup_steps, "5", NULL, NULL);
@@ -358,10 +375,10 @@ static void rule_unsloth_data(struct pl_import *im) {
 const struct pl_dialect pl_dialect_unsloth = {
     .tables = (const struct pl_import_row *const[]){unsloth_rows, pl_rows_of_preferences,
                                                     pl_rows_of_trainer, NULL},
-    .rules = (void (*const[])(struct pl_import *)){rule_unsloth_mode, rule_unsloth_warmup,
-                                                   pl_rule_trl_stage, rule_unsloth_data,
-                                                   pl_rule_schedule, pl_rule_checkpoints,
-                                                   pl_rule_evaluation, pl_rule_reports, NULL},
+    .rules = (void (*const[])(
+        struct pl_import *)){rule_unsloth_mode, pl_rule_trl_stage, rule_unsloth_preferences,
+                             rule_unsloth_warmup, rule_unsloth_data, pl_rule_schedule,
+                             pl_rule_checkpoints, pl_rule_evaluation, pl_rule_reports, NULL},
 };
 
 /* ---- accelerate ---- */

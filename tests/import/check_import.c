@@ -155,6 +155,7 @@ END_TEST
 #define AX    "base_model: m\nmicro_batch_size: 1\nlearning_rate: 1e-4\n"
 #define TUNE  "model: {_component_: a.b.lora_x}\ncheckpointer: {checkpoint_dir: m}\n"
 #define TRL   "model_name_or_path: m\ndataset_name: d.jsonl\n"
+#define SLOTH "model_name: m\nrandom_state: 1\ndataset_name: d.jsonl\n"
 #define LLAMA "model_name_or_path: m\nfinetuning_type: lora\ntemplate: llama3\n"
 static const struct {
     const char *yaml, *key, *value;
@@ -216,6 +217,10 @@ static const struct {
     {TRL "beta: 0.2\noutput_dir: zephyr-orpo\n", "stage", "orpo"},
     {TRL "loss_type: ipo\nlearning_rate: 3e-7\n", "learning_rate", "3e-07"},
     {TRL "loss_type: ipo\ntruncation_mode: keep_end\n", "truncation", "keep_end"},
+    {SLOTH "loss_type: sigmoid\n", "learning_rate", "5e-05"},
+    {SLOTH "loss_type: sigmoid\nbatch_size: 3\n", "batch_size", "3"},
+    {SLOTH "loss_type: sigmoid\n", "warmup_ratio", "0.1"},
+    {SLOTH "", "learning_rate", "0.0002"},
     {TUNE "loss: {_component_: torchtune.rlhf.loss.SimPOLoss}\n", "beta", "2"},
     {TUNE "loss: {_component_: torchtune.rlhf.loss.RSOLoss, gamma: 0.3}\n", "beta", "0.3"},
 };
