@@ -108,14 +108,6 @@ static PL_MAP(map_weight) {
         pl_import_inert(im, t, "0 is 1 there");
 }
 
-static PL_MAP(map_adapter_reference) {
-    (void)row;
-    if (pl_node_is_on(t->value))
-        pl_import_miss(im, t, "a reference that is loaded as a second model: see `reference`");
-    else
-        pl_import_inert(im, t, "off, as it is here");
-}
-
 /* Plug-ins that only say how fast and in how much memory the same is computed. */
 static PL_MAP(map_plugins) {
     static const char *const same[] = {"cut_cross_entropy", "liger", "kernels", "spectrum_off"};
@@ -183,7 +175,8 @@ static const struct pl_import_row rows[] = {
     {"kto_undesirable_weight", PL_KEY_undesirable_weight, map_weight, NULL, NULL},
     {"precompute_ref_log_probs", PL_KEY_precompute_reference, pl_map_word, pl_words_precompute,
      NULL},
-    {"rl_adapter_ref_model", PL_KEY_COUNT, map_adapter_reference, NULL, NULL},
+    {"rl_adapter_ref_model", PL_KEY_COUNT, pl_map_off,
+     "a reference that is loaded as a second model", NULL},
     {"max_prompt_len", PL_KEY_COUNT, pl_map_inert, "these trainers do not read it", NULL},
     {"base_model_config", PL_KEY_COUNT, pl_map_inert, "config.json is that of the model", NULL},
     {"tokenizer_config", PL_KEY_tokenizer, pl_map_same, NULL, NULL},
