@@ -371,9 +371,13 @@ START_TEST(ranks_of_mpiexec_find_each_other) {
 }
 END_TEST
 
-/* MPI starts alone where srun did not tell it of the others. The type to ask for depends on the MPI
- * of the build. */
-START_TEST(tasks_of_srun_that_mpi_does_not_know_are_told_of_its_type) {
+static int miss(const struct pl_diag *d, const char *what) {
+    fprintf(stderr, "no `%s`: %s; hint: %s\n", what, d->message, d->hint);
+    return 1;
+}
+
+/* Returns the number of what is not said. */
+static int what_srun_is_not_told(void) {
     const struct pl_world w = {.size = 2, .local_size = 2, .launcher = "srun", .by_srun = true};
     const struct pl_comm_request request = {.timeout_seconds = 10};
     const char *const type = pl_mpi_srun_type();
@@ -381,15 +385,30 @@ START_TEST(tasks_of_srun_that_mpi_does_not_know_are_told_of_its_type) {
     struct pl_comm *c;
     struct pl_mpi *m;
     struct pl_diag no_address = {0}, no_ranks = {0};
-    ck_assert_ptr_nonnull(type);
-    snprintf(hint, sizeof hint, "start ranks on CPUs with `srun --mpi=%s`", type);
-    ck_assert_int_eq(pl_comm_open(&c, &w, &request, &no_address), PL_ERR_COMM_INIT);
-    ck_assert_msg(strstr(no_address.message, "MASTER_ADDR is not set"), "%s", no_address.message);
-    ck_assert_msg(strstr(no_address.hint, hint), "%s", no_address.hint);
-    ck_assert_msg(strstr(no_address.hint, PL_JOB_TOKEN), "%s", no_address.hint);
-    ck_assert_int_eq(pl_mpi_start(&m, &w, NULL, 1000 * HANG_SECONDS, &no_ranks), PL_ERR_COMM_INIT);
-    ck_assert_msg(strstr(no_ranks.message, "0 of 1 by MPI"), "%s", no_ranks.message);
-    ck_assert_str_eq(no_ranks.hint, hint);
+    int misses = 0;
+    snprintf(hint, sizeof hint, "start ranks on CPUs with `srun --mpi=%s`", type ? type : "?");
+    if (pl_comm_open(&c, &w, &request, &no_address) != PL_ERR_COMM_INIT ||
+        !strstr(no_address.message, "MASTER_ADDR is not set"))
+        misses += miss(&no_address, "MASTER_ADDR is not set");
+    if (!strstr(no_address.hint, hint)) misses += miss(&no_address, hint);
+    if (!strstr(no_address.hint, PL_JOB_TOKEN)) misses += miss(&no_address, PL_JOB_TOKEN);
+    if (pl_mpi_start(&m, &w, NULL, 1000 * HANG_SECONDS, &no_ranks) != PL_ERR_COMM_INIT ||
+        !strstr(no_ranks.message, "0 of 1 by MPI"))
+        misses += miss(&no_ranks, "0 of 1 by MPI");
+    if (strcmp(no_ranks.hint, hint) != 0) misses += miss(&no_ranks, hint);
+    return misses;
+}
+
+/* MPI starts alone where srun did not tell it of the others. The type to ask for depends on the MPI
+ * of the build. A process of its own starts MPI and leaves at once: LeakSanitizer crashes in the
+ * threads that MPI leaves. */
+START_TEST(tasks_of_srun_that_mpi_does_not_know_are_told_of_its_type) {
+    int status;
+    const pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) _exit(what_srun_is_not_told());
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 0);
 }
 END_TEST
 
