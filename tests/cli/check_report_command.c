@@ -147,7 +147,8 @@ START_TEST(a_page_does_not_replace_another_kind_of_file) {
     file_write(in_dir(dir, "out/train_log.jsonl"), "precious");
     expect_refused((const char *[]){"report", "out", "-o", "out/train_log.jsonl", NULL}, 2,
                    "CONFIG_USAGE", "--output report.html");
-    ck_assert_int_eq(plimsoll_expect(2, dir, (const char *[]){"report", NULL}).status, 2);
+    struct outcome o = plimsoll_expect(2, dir, (const char *[]){"report", NULL});
+    outcome_finish(&o);
     char *text = page("out/train_log.jsonl");
     ck_assert_str_eq(text, "precious");
     free(text);
