@@ -32,17 +32,6 @@ static const struct pl_word templates[] = {
 static const struct pl_word lengths[] = {
     {"drop", "drop", NULL}, {"truncate", "truncate", NULL}, {"raise", "error", NULL}, PL_WORDS_END};
 
-static PL_MAP(map_template) {
-    const char *text = pl_node_text(t->value), *end = strrchr(text, '.');
-    (void)row;
-    if (end && strcmp(end, ".jinja") == 0)
-        pl_import_set(im, PL_KEY_chat_template, text, t, NULL);
-    else
-        pl_import_miss(im, t,
-                       "a template in the configuration: write it to a file FILE.jinja, and "
-                       "`chat_template: FILE.jinja`");
-}
-
 static PL_MAP(map_named_template) {
     struct pl_import_row known = *row;
     const struct pl_word *w = templates;
@@ -210,7 +199,8 @@ static const struct pl_import_row rows[] = {
     {"dataset_prepared_path", PL_KEY_COUNT, pl_map_inert, "`dataset_cache` keeps tokens", NULL},
     {"shuffle_merged_datasets", PL_KEY_shuffle, pl_map_flag, NULL, NULL},
     {"chat_template", PL_KEY_chat_template, map_named_template, NULL, NULL},
-    {"chat_template_jinja", PL_KEY_chat_template, map_template, NULL, NULL},
+    {"chat_template_jinja", PL_KEY_chat_template, pl_map_template,
+     "a template in the configuration", NULL},
     {"train_on_inputs", PL_KEY_train_on, pl_map_word,
      (const struct pl_word[]){{"true", "all", NULL}, {"false", "responses", NULL}, PL_WORDS_END},
      NULL},

@@ -77,7 +77,7 @@ bool pl_node_is_on(const struct pl_node *node);
  * comment. True if our parser takes the value. */
 bool pl_import_set(struct pl_import *im, enum pl_key_id key, const char *value,
                    const struct pl_taken *t, const char *why);
-bool pl_import_has(const struct pl_import *im, enum pl_key_id key); /* it was set */
+bool pl_import_has(const struct pl_import *im, enum pl_key_id key);  /* it was set */
 bool pl_import_said(const struct pl_import *im, enum pl_key_id key); /* by a line, not a default */
 /* Takes a key back that was set, if it was: a line of theirs has that fate then, and `why` says
  * why. */
@@ -105,14 +105,15 @@ struct pl_word {
 
 #define PL_MAP(name)                                                                               \
     void name(struct pl_import *im, const struct pl_import_row *row, const struct pl_taken *t)
-PL_MAP(pl_map_same);  /* the value as it is */
-PL_MAP(pl_map_word);  /* by the table arg; true and false in every spelling of YAML 1.1 */
-PL_MAP(pl_map_flag);  /* a truth value */
-PL_MAP(pl_map_list);  /* a list, or words with commas */
-PL_MAP(pl_map_steps); /* a number of steps: negative is none, a share is told */
-PL_MAP(pl_map_inert); /* arg: why */
-PL_MAP(pl_map_off);   /* not supported unless it is off; arg: what it would have done */
-PL_MAP(pl_map_only);  /* not supported beyond the first word of arg, "word|what it would be" */
+PL_MAP(pl_map_same);     /* the value as it is */
+PL_MAP(pl_map_word);     /* by the table arg; true and false in every spelling of YAML 1.1 */
+PL_MAP(pl_map_flag);     /* a truth value */
+PL_MAP(pl_map_list);     /* a list, or words with commas */
+PL_MAP(pl_map_steps);    /* a number of steps: negative is none, a share is told */
+PL_MAP(pl_map_template); /* the name of a .jinja file; arg: what another text is */
+PL_MAP(pl_map_inert);    /* arg: why */
+PL_MAP(pl_map_off);      /* not supported unless it is off; arg: what it would have done */
+PL_MAP(pl_map_only);     /* not supported beyond the first word of arg, "word|what it would be" */
 
 /* ---- data ---- */
 

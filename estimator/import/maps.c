@@ -11,6 +11,15 @@ PL_MAP(pl_map_inert) {
     pl_import_inert(im, t, "%s", (const char *)row->arg);
 }
 
+PL_MAP(pl_map_template) {
+    const char *text = pl_node_text(t->value), *end = strrchr(text, '.');
+    if (end && strcmp(end, ".jinja") == 0)
+        pl_import_set(im, PL_KEY_chat_template, text, t, NULL);
+    else
+        pl_import_miss(im, t, "%s: write it to a file FILE.jinja, and `chat_template: FILE.jinja`",
+                       (const char *)row->arg);
+}
+
 PL_MAP(pl_map_off) {
     if (pl_node_is_on(t->value))
         pl_import_miss(im, t, "%s: not supported", (const char *)row->arg);

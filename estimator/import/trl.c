@@ -11,17 +11,6 @@
 
 /* ---- TRL ---- */
 
-static PL_MAP(map_template) {
-    const char *text = pl_node_text(t->value), *end = strrchr(text, '.');
-    (void)row;
-    if (end && strcmp(end, ".jinja") == 0)
-        pl_import_set(im, PL_KEY_chat_template, text, t, NULL);
-    else
-        pl_import_miss(im, t,
-                       "a template in the configuration, or of another model: write it to a "
-                       "file FILE.jinja, and `chat_template: FILE.jinja`");
-}
-
 static PL_MAP(map_strategy) {
     const char *text = pl_node_text(t->value);
     (void)row;
@@ -69,7 +58,8 @@ static const struct pl_import_row trl_rows[] = {
     {"packing", PL_KEY_packing, pl_map_flag, NULL, NULL},
     {"packing_strategy", PL_KEY_COUNT, map_strategy, NULL, NULL},
     {"eval_packing", PL_KEY_COUNT, pl_map_inert, "`packing` is for both", NULL},
-    {"chat_template|chat_template_path", PL_KEY_chat_template, map_template, NULL, NULL},
+    {"chat_template|chat_template_path", PL_KEY_chat_template, pl_map_template,
+     "a template in the configuration, or of another model", NULL},
     {"eos_token|pad_token", PL_KEY_COUNT, pl_map_off,
      "special tokens are the model's own; another one", NULL},
     {"shuffle_dataset", PL_KEY_COUNT, pl_map_inert, "`shuffle` is on", NULL},
