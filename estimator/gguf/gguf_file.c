@@ -102,17 +102,12 @@ static pl_err join(struct pl_gguf_header *all, struct pl_gguf_header *more, stru
     return PL_ERR_OK;
 }
 
-static int by_name(const void *a, const void *b) {
-    return pl_gguf_compare(&((const struct pl_gguf_entry *)a)->name,
-                           &((const struct pl_gguf_entry *)b)->name);
-}
-
 /* G2 of parts that are all open. */
 static pl_err order_entries(struct pl_gguf *g, struct pl_diag *d) {
     struct pl_gguf_header *h = &g->header;
-    qsort(h->entries, h->n_entries, sizeof *h->entries, by_name);
+    qsort(h->entries, h->n_entries, sizeof *h->entries, pl_gguf_by_name);
     for (uint64_t i = 1; i < h->n_entries; i++)
-        if (by_name(&h->entries[i - 1], &h->entries[i]) == 0)
+        if (pl_gguf_by_name(&h->entries[i - 1], &h->entries[i]) == 0)
             return pl_diag_at(d, PL_ERR_MODEL_SYNTAX, g->parts[h->entries[i].part].path, 0, 0,
                               "tensor `%.*s` is in two parts",
                               (int)pl_u64_min(h->entries[i].name.n, 100), h->entries[i].name.s);
@@ -190,27 +185,28 @@ void pl_gguf_close(struct pl_gguf *g) {
     *g = (struct pl_gguf){0};
 }
 
-static int to_key(const void *name, const void *key) {
-    return pl_gguf_compare(name, &((const struct pl_gguf_key *)key)->name);
-}
-
 const struct pl_gguf_value *pl_gguf_find(const struct pl_gguf *g, const char *key) {
     const struct pl_gguf_string name = {key, strlen(key)};
     const struct pl_gguf_header *h = &g->header;
     const struct pl_gguf_key *k =
-        h->n_keys ? bsearch(&name, h->keys, h->n_keys, sizeof *k, to_key) : NULL;
+        h->n_keys ? bsearch(&name, h->keys, h->n_keys, sizeof *k, pl_gguf_by_name) : NULL;
     return k ? &k->value : NULL;
 }
 
-static int to_entry(const void *name, const void *entry) {
-    return pl_gguf_compare(name, &((const struct pl_gguf_entry *)entry)->name);
+const struct pl_gguf_value *pl_gguf_find_own(const struct pl_gguf *g, const char *key) {
+    struct pl_gguf_string own;
+    char name[128];
+    if (!pl_gguf_string(pl_gguf_find(g, "general.architecture"), &own) || own.n > 64) return NULL;
+    const int n = snprintf(name, sizeof name, "%.*s.%s", (int)own.n, own.s, key);
+    return n > 0 && n < (int)sizeof name ? pl_gguf_find(g, name) : NULL;
 }
 
 const struct pl_gguf_entry *pl_gguf_entry(const struct pl_gguf *g, const char *name) {
     const struct pl_gguf_string wanted = {name, strlen(name)};
     const struct pl_gguf_header *h = &g->header;
-    return h->n_entries ? bsearch(&wanted, h->entries, h->n_entries, sizeof *h->entries, to_entry)
-                        : NULL;
+    return h->n_entries
+               ? bsearch(&wanted, h->entries, h->n_entries, sizeof *h->entries, pl_gguf_by_name)
+               : NULL;
 }
 
 pl_err pl_gguf_read(const struct pl_gguf *g, const struct pl_gguf_entry *e, uint64_t offset,

@@ -29,7 +29,9 @@ bool pl_gguf_is(const char *path);
 /* MODEL_FILE: it cannot be read, or a part is missing; else as pl_gguf_parse. *g is then closed. */
 pl_err pl_gguf_open(struct pl_gguf *g, const char *path, struct pl_diag *d);
 void pl_gguf_close(struct pl_gguf *g); /* safe on {0} and twice */
-const struct pl_gguf_value *pl_gguf_find(const struct pl_gguf *g, const char *key);   /* or NULL */
+const struct pl_gguf_value *pl_gguf_find(const struct pl_gguf *g, const char *key); /* or NULL */
+/* The key `key` of the file's architecture: "llama.block_count" of `block_count`. */
+const struct pl_gguf_value *pl_gguf_find_own(const struct pl_gguf *g, const char *key);
 const struct pl_gguf_entry *pl_gguf_entry(const struct pl_gguf *g, const char *name); /* or NULL */
 /* Reads bytes [offset, offset + bytes) of a tensor, which lie inside it. */
 pl_err pl_gguf_read(const struct pl_gguf *g, const struct pl_gguf_entry *e, uint64_t offset,

@@ -108,7 +108,9 @@ static pl_err take_value(struct parser *p, const struct pl_gguf_string *key,
         PL_TRY(take_uint(p, 8, &v->n));
     }
     v->kind = kind < PL_GGUF_KINDS ? (enum pl_gguf_kind)kind : PL_GGUF_KINDS;
-    return take_items(p, key, v);
+    PL_TRY(take_items(p, key, v));
+    v->bytes = (size_t)(p->bytes + p->at - v->at);
+    return PL_ERR_OK;
 }
 
 int pl_gguf_compare(const struct pl_gguf_string *a, const struct pl_gguf_string *b) {
@@ -116,8 +118,7 @@ int pl_gguf_compare(const struct pl_gguf_string *a, const struct pl_gguf_string 
     return first ? first : (a->n > b->n) - (a->n < b->n);
 }
 
-/* Keys and entries begin with their names. */
-static int by_name(const void *a, const void *b) {
+int pl_gguf_by_name(const void *a, const void *b) {
     return pl_gguf_compare(a, b);
 }
 
@@ -142,7 +143,7 @@ static pl_err take_keys(struct parser *p, struct pl_gguf_header *h, uint64_t n) 
         PL_TRY(take_string(p, &h->keys[h->n_keys].name));
         PL_TRY(take_value(p, &h->keys[h->n_keys].name, &h->keys[h->n_keys].value));
     }
-    qsort(h->keys, h->n_keys, sizeof *h->keys, by_name);
+    qsort(h->keys, h->n_keys, sizeof *h->keys, pl_gguf_by_name);
     return check_names(p, h->keys, h->n_keys, sizeof *h->keys, "key");
 }
 
@@ -253,7 +254,7 @@ static pl_err parse(struct parser *p, uint32_t part, struct pl_gguf_header *h) {
     PL_TRY(take_entries(p, h, n_entries, part));
     PL_TRY(read_align(p, h, &align));
     PL_TRY(check_offsets(p, h, align));
-    qsort(h->entries, h->n_entries, sizeof *h->entries, by_name);
+    qsort(h->entries, h->n_entries, sizeof *h->entries, pl_gguf_by_name);
     return check_names(p, h->entries, h->n_entries, sizeof *h->entries, "tensor");
 }
 

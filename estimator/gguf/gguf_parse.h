@@ -44,5 +44,7 @@ pl_err pl_gguf_parse(const char *path, const unsigned char *bytes, uint64_t n, u
 void pl_gguf_header_finish(struct pl_gguf_header *h); /* safe on {0} */
 /* Orders strings by their bytes, a beginning before what it begins. */
 int pl_gguf_compare(const struct pl_gguf_string *a, const struct pl_gguf_string *b);
+/* Is pl_gguf_compare for qsort() and bsearch() of names, or of rows that begin with one. */
+int pl_gguf_by_name(const void *a, const void *b);
 
 #endif

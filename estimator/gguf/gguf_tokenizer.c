@@ -409,3 +409,19 @@ pl_err pl_gguf_companion(const char *path, struct pl_text *out, bool *there, str
     }
     return PL_ERR_OK;
 }
+
+pl_err pl_gguf_tokenizer_identify(const char *path, struct pl_digest *h, struct pl_diag *d) {
+    static const struct pl_gguf_string architecture = {"general.architecture", 20};
+    struct pl_gguf g;
+    PL_TRY(pl_gguf_open(&g, path, d));
+    for (uint64_t i = 0; i < g.header.n_keys; i++) {
+        const struct pl_gguf_key *k = &g.header.keys[i];
+        const bool counts = pl_gguf_compare(&k->name, &architecture) == 0 ||
+                            (k->name.n > 10 && memcmp(k->name.s, "tokenizer.", 10) == 0);
+        if (!counts) continue;
+        pl_digest_add(h, k->name.s, k->name.n);
+        pl_digest_add(h, k->value.at, k->value.bytes);
+    }
+    pl_gguf_close(&g);
+    return PL_ERR_OK;
+}

@@ -10,11 +10,15 @@
 #ifndef PL_ESTIMATOR_GGUF_GGUF_TOKENIZER_H
 #define PL_ESTIMATOR_GGUF_GGUF_TOKENIZER_H
 
+#include "estimator/base/digest.h"
 #include "estimator/base/text.h"
 #include "estimator/gguf/gguf_file.h"
 
 /* Appends the text of T2. *there is false, and nothing is appended, for a path of another kind and
  * for another name than the two. TOKENIZER_FIELD, TOKENIZER_UNSUPPORTED, or as pl_gguf_open. */
 pl_err pl_gguf_companion(const char *path, struct pl_text *out, bool *there, struct pl_diag *d);
+
+/* Adds to a digest what the texts are made of, without making them. As pl_gguf_open. */
+pl_err pl_gguf_tokenizer_identify(const char *path, struct pl_digest *h, struct pl_diag *d);
 
 #endif

@@ -34,6 +34,7 @@ struct pl_gguf_value {
     bool list;
     uint64_t n;              /* items; 1 unless it is a list */
     const unsigned char *at; /* the first item */
+    size_t bytes;            /* of all items */
 };
 
 /* Bytes of an item of this kind; 0: a string, or no kind. */

@@ -310,6 +310,12 @@ const struct pl_family_row *pl_family_get(enum pl_family f) {
     return &families[f];
 }
 
+const struct pl_family_row *pl_family_of_gguf(const char *architecture) {
+    for (int f = 0; f < PL_FAMILY_COUNT; f++)
+        if (strcmp(families[f].gguf, architecture) == 0) return &families[f];
+    return NULL;
+}
+
 const char *pl_family_name(enum pl_family f) {
     return (unsigned)f < PL_FAMILY_COUNT ? families[f].name : "?";
 }

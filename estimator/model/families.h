@@ -33,8 +33,8 @@ struct pl_family_row {
     bool gguf_interleaves; /* llama.cpp's converter interleaves the halves of rows of q and k */
     /* The values of absent keys; a null of kv_heads or head_dim is not an absent key. */
     uint64_t heads, vocab; /* 0: required, a file without them is not a model's */
-    uint64_t kv_heads; /* 0: as many as heads */
-    uint64_t head_dim; /* 0: hidden / heads */
+    uint64_t kv_heads;     /* 0: as many as heads */
+    uint64_t head_dim;     /* 0: hidden / heads */
     uint64_t max_positions;
     double rms_eps, theta;
     bool tied;
@@ -45,8 +45,8 @@ struct pl_family_row {
                             layers */
     enum pl_activation activation;
     const char *activation_key; /* key of the activation; NULL = `hidden_act` */
-    unsigned rope_types; /* PL_ROPE_BIT_* */
-    bool exceeds_fp16;   /* activations of published models are greater than 65,504 */
+    unsigned rope_types;        /* PL_ROPE_BIT_* */
+    bool exceeds_fp16;          /* activations of published models are greater than 65,504 */
     pl_err (*facts)(const struct pl_hf *h, struct pl_model *m);
 };
 
@@ -54,6 +54,8 @@ struct pl_family_row {
  * name. */
 pl_err pl_family_find(const struct pl_hf *h, enum pl_family *out);
 const struct pl_family_row *pl_family_get(enum pl_family f);
+/* Returns the first row whose architecture llama.cpp calls so; NULL: there is none. */
+const struct pl_family_row *pl_family_of_gguf(const char *architecture);
 
 /* Reads quantization_config of bitsandbytes in 4 bits into m->codes and m->nested_codes. */
 pl_err pl_model_read_codes(const struct pl_hf *h, struct pl_model *m);

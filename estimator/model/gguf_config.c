@@ -9,8 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NAME_BYTES 128
-
 struct reader {
     const struct pl_gguf *g;
     const char *path;
@@ -21,11 +19,8 @@ struct reader {
     struct pl_diag *d;
 };
 
-/* Finds "ARCHITECTURE.key". */
 static const struct pl_gguf_value *find(const struct reader *r, const char *key) {
-    char name[NAME_BYTES];
-    snprintf(name, sizeof name, "%s.%s", r->architecture, key);
-    return pl_gguf_find(r->g, name);
+    return pl_gguf_find_own(r->g, key);
 }
 
 static pl_err refuse(const struct reader *r, const char *key, pl_err err, const char *why) {
@@ -313,9 +308,7 @@ static pl_err read_positions(struct reader *r) {
 static void name_family(struct reader *r) {
     uint64_t window = 0, experts = 0;
     const char *type = r->architecture;
-    for (int f = 0; f < PL_FAMILY_COUNT && !r->family; f++)
-        if (strcmp(pl_family_get((enum pl_family)f)->gguf, r->architecture) == 0)
-            r->family = pl_family_get((enum pl_family)f);
+    r->family = pl_family_of_gguf(r->architecture);
     if (r->family) type = r->family->name;
     (void)pl_gguf_uint(find(r, "expert_count"), &experts);
     (void)pl_gguf_uint(find(r, "attention.sliding_window"), &window);

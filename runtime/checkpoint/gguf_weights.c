@@ -34,21 +34,17 @@ struct opening {
 };
 
 static void read_facts(struct opening *o) {
+    const struct pl_gguf *g = &o->w->file;
     struct pl_gguf_string name = {"", 0};
-    char key[80];
-    (void)pl_gguf_string(pl_gguf_find(&o->w->file, "general.architecture"), &name);
+    (void)pl_gguf_string(pl_gguf_find(g, "general.architecture"), &name);
     snprintf(o->architecture, sizeof o->architecture, "%.*s", name.n < 48 ? (int)name.n : 47,
              name.s);
-    for (int f = 0; f < PL_FAMILY_COUNT; f++) {
-        const struct pl_family_row *row = pl_family_get((enum pl_family)f);
-        if (strcmp(row->gguf, o->architecture) == 0 && row->gguf_interleaves) o->interleaves = true;
-    }
+    const struct pl_family_row *row = pl_family_of_gguf(o->architecture);
+    o->interleaves = row && row->gguf_interleaves;
     o->adds_one = strcmp(o->architecture, "gemma3") == 0;
-    snprintf(key, sizeof key, "%s.attention.head_count", o->architecture);
-    (void)pl_gguf_uint_at(pl_gguf_find(&o->w->file, key), 0, &o->heads);
+    (void)pl_gguf_uint_at(pl_gguf_find_own(g, "attention.head_count"), 0, &o->heads);
     o->kv_heads = o->heads;
-    snprintf(key, sizeof key, "%s.attention.head_count_kv", o->architecture);
-    (void)pl_gguf_uint_at(pl_gguf_find(&o->w->file, key), 0, &o->kv_heads);
+    (void)pl_gguf_uint_at(pl_gguf_find_own(g, "attention.head_count_kv"), 0, &o->kv_heads);
 }
 
 static const struct {
@@ -167,7 +163,7 @@ static pl_err decode(const struct pl_gguf *g, const struct source *s, uint64_t f
     return PL_ERR_OK;
 }
 
-/* As they are in the file; the values are of the type of the entry. */
+/* Reads values in the order of the file, in the type of the entry. */
 static pl_err read_values(const struct weights *w, const struct source *s, uint64_t size,
                           uint64_t first, uint64_t n, void *dst, struct pl_diag *d) {
     if (!s->decode) return pl_gguf_read(&w->file, s->entry, first * size, dst, n * size, d);

@@ -12,7 +12,7 @@
 
 #include "runtime/checkpoint/safetensors.h"
 
-/* As pl_st_open. */
+/* Opens the file as pl_st_open does, with the same errors. */
 pl_err pl_gguf_weights_open(struct pl_st_file *f, const char *path, struct pl_diag *d);
 
 #endif

@@ -36,7 +36,7 @@ struct pl_st_entry {
 struct pl_st_file;
 /* A file of another format, whose tensors look like those of a safetensors file. */
 struct pl_st_format {
-    /* As pl_st_read, of a whole number of elements. */
+    /* Reads as pl_st_read does, a whole number of elements. */
     pl_err (*read)(const struct pl_st_file *f, const struct pl_st_entry *e, uint64_t offset,
                    void *dst, uint64_t bytes, struct pl_diag *d);
     void (*close)(void *state); /* takes NULL */

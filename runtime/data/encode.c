@@ -57,23 +57,6 @@ static pl_err add_file(struct pl_digest *h, const char *path, struct pl_diag *d)
     return err;
 }
 
-/* The texts of a GGUF file, whose weights are no part of its tokenizer. */
-static pl_err add_texts(struct pl_digest *h, const char *path, struct pl_diag *d) {
-    static const char *const names[] = {"tokenizer.json", "tokenizer_config.json"};
-    pl_err err = PL_ERR_OK;
-    for (size_t i = 0; i < sizeof names / sizeof *names && err == PL_ERR_OK; i++) {
-        struct pl_text name = {0}, text = {0};
-        bool there;
-        pl_text_addf(&name, "%s/%s", path, names[i]);
-        err = name.failed ? pl_host_oom(d, path)
-                          : pl_gguf_companion(pl_text_str(&name), &text, &there, d);
-        pl_digest_add(h, pl_text_str(&text), text.len);
-        pl_text_finish(&name);
-        pl_text_finish(&text);
-    }
-    return err;
-}
-
 /* A digest of the files that pl_tokenizer_open reads; the chat template counts by its name
  * (pl_encoder_add_facts). */
 static pl_err identify(struct pl_encoder *e, const char *path, struct pl_diag *d) {
@@ -89,7 +72,7 @@ static pl_err identify(struct pl_encoder *e, const char *path, struct pl_diag *d
     pl_err err = PL_ERR_OK;
     pl_digest_init(&h, 0);
     if (pl_gguf_is(path)) {
-        PL_TRY(add_texts(&h, path, d));
+        PL_TRY(pl_gguf_tokenizer_identify(path, &h, d));
         e->identity = pl_digest_value(&h);
         return PL_ERR_OK;
     }
