@@ -235,3 +235,11 @@ pl_err pl_session_tally(struct pl_session *s, const struct pl_books *books,
                                        .wait_seconds = s->comm->wait_seconds};
     return pl_comm_agree(s->comm, &mine, sizeof mine, all, d);
 }
+
+pl_err pl_session_follow_leader(struct pl_session *s, int32_t *id, struct pl_diag *d) {
+    int32_t all[PL_RANKS_MAX];
+    if (!s->comm) return PL_ERR_OK;
+    PL_TRY(pl_comm_agree(s->comm, id, sizeof *id, all, d));
+    *id = all[0];
+    return PL_ERR_OK;
+}

@@ -40,4 +40,8 @@ struct pl_outcome {
  * Alone: as it is. COMM_PEER_LOST. */
 struct pl_outcome pl_session_agree(struct pl_session *s, struct pl_outcome mine, struct pl_diag *d);
 
+/* Every rank takes the token that rank 0 has chosen: logits may differ in their last bits between
+ * processors. Alone: as it is. COMM_PEER_LOST. */
+pl_err pl_session_follow_leader(struct pl_session *s, int32_t *id, struct pl_diag *d);
+
 #endif
