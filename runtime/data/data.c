@@ -656,12 +656,7 @@ uint64_t pl_data_rows(const struct pl_data *data) {
     return data->n_rows;
 }
 const char *pl_data_chat_date(const struct pl_data *data, char buf[PL_DAY_TEXT]) {
-    const struct pl_encoder *e = &data->parser.encoder;
-    const struct pl_chat_date *day = &e->options.date;
-    buf[0] = 0;
-    if (pl_encoder_shows_date(e))
-        snprintf(buf, PL_DAY_TEXT, "%04d-%02d-%02d", day->year, day->month, day->day);
-    return buf;
+    return pl_encoder_write_day(&data->parser.encoder, buf);
 }
 
 const struct pl_data_stats *pl_data_stats(const struct pl_data *data) {
@@ -682,6 +677,10 @@ const struct pl_data_file *pl_data_file(const struct pl_data *data, uint32_t i) 
 
 const struct pl_tokenizer *pl_data_tokenizer(const struct pl_data *data) {
     return data->parser.encoder.tokenizer;
+}
+
+enum pl_prompt_form pl_data_prompt_form(const struct pl_data *data) {
+    return pl_row_parser_form(&data->parser, data->n_files ? data->files[0].format : NULL);
 }
 
 void pl_data_write_program(const struct pl_data *data, struct pl_text *out) {

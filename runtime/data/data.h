@@ -17,8 +17,10 @@
 #include "estimator/base/text.h"
 #include "estimator/config/job.h"
 #include "estimator/model/model.h"
+#include "runtime/data/chat/message.h"
 #include "runtime/data/data_stats.h"
 #include "runtime/data/longest_rows.h"
+#include "runtime/data/prompt_form.h"
 #include "runtime/data/sample.h"
 
 struct pl_data;
@@ -68,12 +70,14 @@ const struct pl_data_file *pl_data_file(const struct pl_data *data, uint32_t i);
 const struct pl_data_file *pl_data_file_of(const struct pl_data *data, uint64_t row);
 uint64_t pl_data_rows(const struct pl_data *data);
 /* Writes the day that chats show, as `chat_date` takes it; "" = they show none. */
-#define PL_DAY_TEXT 16
 const char *pl_data_chat_date(const struct pl_data *data, char buf[PL_DAY_TEXT]);
 const struct pl_data_stats *pl_data_stats(const struct pl_data *data);
 const struct pl_longest *pl_data_longest(const struct pl_data *data);
 /* Returns the tokenizer of the rows; NULL: they have their tokens already. */
 const struct pl_tokenizer *pl_data_tokenizer(const struct pl_data *data);
+/* Returns the form that prompts have in the rows of the first file: that of a conversation also in
+ * rows of preferences, where there is a chat template. */
+enum pl_prompt_form pl_data_prompt_form(const struct pl_data *data);
 /* Appends the Jinja program that rendered the conversations; nothing if there were none, or if it
  * is the tokenizer's own. */
 void pl_data_write_program(const struct pl_data *data, struct pl_text *out);

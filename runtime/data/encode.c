@@ -283,6 +283,14 @@ out:
     return err;
 }
 
+const char *pl_encoder_write_day(const struct pl_encoder *e, char buf[PL_DAY_TEXT]) {
+    const struct pl_chat_date *day = &e->options.date;
+    buf[0] = 0;
+    if (pl_encoder_shows_date(e))
+        snprintf(buf, PL_DAY_TEXT, "%04d-%02d-%02d", day->year, day->month, day->day);
+    return buf;
+}
+
 void pl_encoder_add_facts(const struct pl_encoder *e, struct pl_text *out) {
     const struct pl_chat_options *o = &e->options;
     pl_text_addf(out, "tokenizer %016llx, end %lld, train_on %u\n", (unsigned long long)e->identity,

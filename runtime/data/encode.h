@@ -38,6 +38,8 @@ pl_err pl_encoder_take_program(struct pl_encoder *e, struct pl_diag *d);
 void pl_encoder_write_program(const struct pl_encoder *e, struct pl_text *out);
 /* True if there is a template whose text depends on the day on which it is rendered. */
 bool pl_encoder_shows_date(const struct pl_encoder *e);
+/* Writes the day that chats show, as `chat_date` takes it; "" = they show none. Returns buf. */
+const char *pl_encoder_write_day(const struct pl_encoder *e, char buf[PL_DAY_TEXT]);
 /* Appends everything that samples depend on besides the text: two encoders with equal facts make
  * the same samples of it. */
 void pl_encoder_add_facts(const struct pl_encoder *e, struct pl_text *out);

@@ -557,6 +557,14 @@ pl_err pl_row_parser_prepare(struct pl_row_parser *p, const struct pl_format *f,
                : PL_ERR_OK;
 }
 
+enum pl_prompt_form pl_row_parser_form(const struct pl_row_parser *p, const struct pl_format *f) {
+    const bool has_chat = p->encoder.chat || p->encoder.by_program;
+    if (!f) return PL_PROMPT_PLAIN;
+    if (f->id == PL_FORMAT_ALPACA) return PL_PROMPT_ALPACA;
+    return f->needs_chat || (f->id == PL_FORMAT_PREFERENCE && has_chat) ? PL_PROMPT_CHAT
+                                                                        : PL_PROMPT_PLAIN;
+}
+
 void pl_row_parser_add_facts(const struct pl_row_parser *p, const struct pl_format *f,
                              struct pl_text *out) {
     pl_text_addf(out, "format %s, vocabulary %llu\n", f->name, (unsigned long long)p->vocab);

@@ -10,6 +10,7 @@
 #ifndef PL_RUNTIME_DATA_FORMATS_H
 #define PL_RUNTIME_DATA_FORMATS_H
 
+#include "runtime/data/prompt_form.h"
 #include "runtime/data/row_parser.h"
 
 struct pl_format;
@@ -44,6 +45,9 @@ bool pl_format_reads(struct pl_row_parser *p, const struct pl_format *f, const c
 pl_err pl_row_parser_prepare(struct pl_row_parser *p, const struct pl_format *f,
                              const struct pl_job *job, const struct pl_model *m,
                              struct pl_text *notes, struct pl_diag *d);
+/* Returns the form that prompts have in rows of this format (NULL: there is no row), once prepared:
+ * in rows of preferences that of a conversation where there is a chat template. */
+enum pl_prompt_form pl_row_parser_form(const struct pl_row_parser *p, const struct pl_format *f);
 /* Appends everything that the tokens of a row depend on besides the row, once prepared: two parsers
  * with equal facts make the same samples. */
 void pl_row_parser_add_facts(const struct pl_row_parser *p, const struct pl_format *f,

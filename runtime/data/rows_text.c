@@ -1,5 +1,6 @@
 /* rows_text.c - rows that are texts: one, or a prompt and what follows it. */
 #include "runtime/data/format_rows.h"
+#include "runtime/data/prompt_form.h"
 
 #include <string.h>
 
@@ -14,11 +15,22 @@ bool pl_text_complete(struct pl_row_parser *p) {
     return pl_row_add_string(p, 0) && encode(p, 0, 0);
 }
 
-/* The prompt of stanford_alpaca (tatsu-lab/stanford_alpaca, train.py, PROMPT_DICT). A system text,
- * which its rows do not have, takes the place of the first paragraph. */
+/* The prompt of stanford_alpaca (tatsu-lab/stanford_alpaca, train.py, PROMPT_DICT). */
+static const char plain[] = "Below is an instruction that describes a task. Write a response that "
+                            "appropriately completes the request.";
+static const char before_instruction[] = "\n\n### Instruction:\n";
+static const char before_response[] = "\n\n### Response:";
+
+void pl_prompt_add_alpaca(struct pl_text *out, const char *instruction, size_t n) {
+    pl_text_add(out, plain);
+    pl_text_add(out, before_instruction);
+    pl_text_addn(out, instruction, n);
+    pl_text_add(out, before_response);
+}
+
+/* A system text, which rows of stanford_alpaca do not have, takes the place of the first paragraph.
+ */
 static bool add_alpaca_prompt(struct pl_row_parser *p) {
-    static const char plain[] = "Below is an instruction that describes a task. Write a response "
-                                "that appropriately completes the request.";
     static const char with_input[] =
         "Below is an instruction that describes a task, paired with an input that provides further "
         "context. Write a response that appropriately completes the request.";
@@ -28,11 +40,11 @@ static bool add_alpaca_prompt(struct pl_row_parser *p) {
     p->text.len = 0;
     if (!pl_row_add_string(p, PL_ALPACA_SYSTEM)) return false;
     if (!p->text.len) pl_text_add(&p->text, input ? with_input : plain);
-    pl_text_add(&p->text, "\n\n### Instruction:\n");
+    pl_text_add(&p->text, before_instruction);
     if (!pl_row_add_string(p, PL_ALPACA_INSTRUCTION)) return false;
     if (input) pl_text_add(&p->text, "\n\n### Input:\n");
     if (!pl_row_add_string(p, PL_ALPACA_INPUT)) return false;
-    pl_text_add(&p->text, "\n\n### Response:");
+    pl_text_add(&p->text, before_response);
     return true;
 }
 

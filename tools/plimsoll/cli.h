@@ -232,13 +232,9 @@ void pl_cli_warn(const struct pl_cli *cli, const char *fmt, ...) PL_PRINTF(2, 3)
 /* Writes every line of `notes` to stderr, marked as a note unless it begins with "warning: ";
  * nothing under --quiet. */
 void pl_cli_print_notes(const struct pl_cli *cli, const struct pl_text *notes);
-/* Appends s[0, n) with control characters except newline and tab, bytes that are not UTF-8, and
- * characters that turn the direction of text, as \\xNN and \\uNNNN: names of files, words of the
- * command line and tokens must not control the terminal. */
-void pl_cli_add_safe(struct pl_text *t, const char *s, size_t n);
-/* pl_cli_add_safe for each line of `lines`. */
+/* pl_text_add_safe for each line of `lines`. */
 void pl_cli_add_safe_lines(struct pl_text *out, const struct pl_text *lines);
-/* pl_cli_add_safe to a stream at once. */
+/* pl_text_add_safe to a stream at once. */
 void pl_cli_put_safe(FILE *out, const char *s);
 /* Writes a text whole or not at all; PL_ERR_HOST_OOM if it could not be built. Leaves *text empty.
  * pl_cli_print_text writes to stdout. */

@@ -1,6 +1,6 @@
 /* cli_print.c - failures, notes and JSON answers. */
 #include "estimator/base/json_tree.h"
-#include "estimator/config/scalar.h"
+#include "estimator/config/safe_text.h"
 #include "runtime/report/report.h"
 #include "tools/plimsoll/cli.h"
 
@@ -35,37 +35,9 @@ pl_err pl_cli_print_text(struct pl_text *text, struct pl_diag *d) {
     return pl_cli_put_text(text, stdout, d);
 }
 
-/* True for controls of C0 and C1, line ends that are not \n, and characters that turn the direction
- * of text (UAX #9, the explicit formatting characters and the marks). */
-static bool drives_terminal(uint32_t c) {
-    static const struct {
-        uint32_t first, last;
-    } ranges[] = {{0x00, 0x08},     {0x0b, 0x1f},     {0x7f, 0x9f},     {0x61c, 0x61c},
-                  {0x200e, 0x200f}, {0x2028, 0x202e}, {0x2066, 0x2069}, {0xfeff, 0xfeff}};
-    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
-        if (c >= ranges[i].first && c <= ranges[i].last) return true;
-    return false;
-}
-
-void pl_cli_add_safe(struct pl_text *t, const char *s, size_t n) {
-    for (unsigned length; n; s += length, n -= length) {
-        char whole[5] = {0}; /* the character may be cut by n */
-        uint32_t c = 0;
-        memcpy(whole, s, n < 4 ? n : 4);
-        length = *whole ? pl_utf8_next(whole, &c) : 1;
-        if (!length)
-            pl_text_addf(t, "\\x%02x", (unsigned char)*s);
-        else if (drives_terminal(c))
-            pl_text_addf(t, c < 0x100 ? "\\x%02x" : "\\u%04x", c);
-        else
-            pl_text_addn(t, s, length);
-        length += !length;
-    }
-}
-
 void pl_cli_add_safe_lines(struct pl_text *out, const struct pl_text *lines) {
     for (const char *s = pl_text_str(lines); *s; s += strcspn(s, "\n") + 1) {
-        pl_cli_add_safe(out, s, strcspn(s, "\n"));
+        pl_text_add_safe(out, s, strcspn(s, "\n"));
         pl_text_add(out, "\n");
     }
     out->failed |= lines->failed;
@@ -77,7 +49,7 @@ void pl_cli_add_safe_lines(struct pl_text *out, const struct pl_text *lines) {
 /* Nothing where the sentence names the file itself, and there is no line of it to name. */
 static void add_place(struct pl_text *t, const struct pl_diag *d) {
     if (!d->file[0] || (!d->line && strstr(d->message, d->file))) return;
-    pl_cli_add_safe(t, d->file, strlen(d->file));
+    pl_text_add_safe(t, d->file, strlen(d->file));
     if (d->line) pl_text_addf(t, ":%llu", (unsigned long long)d->line);
     if (d->line && d->column) pl_text_addf(t, ":%llu", (unsigned long long)d->column);
     pl_text_add(t, ": ");
@@ -94,11 +66,11 @@ static void print_failure(const struct pl_cli *cli, const struct pl_diag *d) {
     pl_text_addf(&t, "%splimsoll:%s %serror[%s]:%s ", e[STYLE_BOLD], e[STYLE_OFF], e[STYLE_ERROR],
                  pl_err_code(d->err), e[STYLE_OFF]);
     add_place(&t, d);
-    pl_cli_add_safe(&t, d->message, strlen(d->message));
+    pl_text_add_safe(&t, d->message, strlen(d->message));
     pl_text_add(&t, "\n");
     if (hint[0]) {
         pl_text_addf(&t, "%shint:%s ", e[STYLE_HINT], e[STYLE_OFF]);
-        pl_cli_add_safe(&t, hint, strlen(hint));
+        pl_text_add_safe(&t, hint, strlen(hint));
         pl_text_add(&t, "\n");
     }
     fputs(pl_text_str(&t), stderr);
@@ -208,7 +180,7 @@ static void print_plain(const char *message) {
     char room[SAFE_BYTES(sizeof((struct pl_diag){0}).message + 64) + 32];
     struct pl_text t = PL_TEXT_FIXED(room);
     pl_text_add(&t, "plimsoll: ");
-    pl_cli_add_safe(&t, message, strlen(message));
+    pl_text_add_safe(&t, message, strlen(message));
     pl_text_add(&t, "\n");
     fputs(pl_text_str(&t), stderr);
 }
@@ -247,7 +219,7 @@ void pl_cli_warn(const struct pl_cli *cli, const char *fmt, ...) {
     va_end(ap);
     pl_text_addf(&t, "plimsoll: %swarning:%s ", colour ? escapes[STYLE_BOLD] : "",
                  colour ? escapes[STYLE_OFF] : "");
-    pl_cli_add_safe(&t, line, strlen(line));
+    pl_text_add_safe(&t, line, strlen(line));
     pl_text_add(&t, "\n");
     fputs(pl_text_str(&t), stderr);
 }
@@ -260,7 +232,7 @@ static void print_safe(const char *s, size_t n, FILE *out) {
         piece = n < sizeof room / 4 ? n : sizeof room / 4 - 1;
         while (piece > 1 && piece < n && ((unsigned char)s[piece] & 0xC0) == 0x80)
             piece--; /* between characters */
-        pl_cli_add_safe(&t, s, piece);
+        pl_text_add_safe(&t, s, piece);
         fputs(pl_text_str(&t), out);
     }
 }

@@ -2,6 +2,7 @@
  * what came of it. */
 #include "tools/plimsoll/cli.h"
 
+#include "estimator/config/safe_text.h"
 #include "estimator/base/units.h"
 #include "estimator/model/hub_cache.h"
 #include "estimator/model/resolve.h"
@@ -255,7 +256,7 @@ static pl_err print_answer(const struct pl_cli *cli, const struct fetch *f, cons
                                  d);
     pl_text_addf(&text, "%s: %llu files, %s, in\n  ", f->id, (unsigned long long)files->n,
                  pl_bytes_text(files->bytes, bytes));
-    pl_cli_add_safe(&text, dir, strlen(dir));
+    pl_text_add_safe(&text, dir, strlen(dir));
     pl_text_add(&text, "\n");
     add_next(f, dir, &text);
     return pl_cli_print_text(&text, d);

@@ -17,12 +17,12 @@ static json_t *ids_json(const struct pl_generated_sequence *s) {
     return list;
 }
 
-static pl_err print_answer(const struct pl_generate_text *text, const struct pl_generated *g,
+static pl_err print_answer(const struct pl_prompt_text *text, const struct pl_generated *g,
                            struct pl_diag *d) {
     const struct pl_generated_sequence *s = &g->sequences[0];
     struct pl_text words = {0};
     if (text->tokenizer) {
-        pl_err err = pl_generate_text_decode(text, s->ids + s->prompt, s->n - s->prompt, &words, d);
+        pl_err err = pl_prompt_text_decode(text, s->ids + s->prompt, s->n - s->prompt, &words, d);
         if (err != PL_ERR_OK) {
             pl_text_finish(&words);
             return err;
@@ -52,7 +52,7 @@ static void print_summary(const struct pl_generated *g, FILE *out) {
 /* ---- tokens as they come ---- */
 
 struct stream {
-    struct pl_generate_text *text;
+    struct pl_prompt_text *text;
     bool begun;
 };
 
@@ -61,7 +61,7 @@ static void print_token(void *ctx, uint32_t sequence, int32_t id) {
     struct stream *s = ctx;
     (void)sequence;
     if (s->text->tokenizer) {
-        pl_generate_text_put(s->text, id, stdout);
+        pl_prompt_text_put(s->text, id, stdout);
     } else {
         printf("%s%d", s->begun ? "," : "", id);
         fflush(stdout);
@@ -77,10 +77,10 @@ static pl_err answer_one(const struct pl_cli *cli, struct pl_generator *generato
     struct pl_generated g;
     const struct pl_prompt given = {prompt->ids, prompt->n};
     stream->begun = false;
-    pl_generate_text_begin(stream->text);
+    pl_prompt_text_begin(stream->text);
     pl_err err = pl_generator_answer(generator, &given, &g, d);
     if (stream->begun) {
-        if (stream->text->tokenizer) pl_generate_text_flush(stream->text, stdout);
+        if (stream->text->tokenizer) pl_prompt_text_flush(stream->text, stdout);
         putchar('\n');
     }
     if (err == PL_ERR_OK && pl_cli_has(cli, PL_FLAG_JSON)) err = print_answer(stream->text, &g, d);

@@ -1,6 +1,7 @@
 /* cmd_tokenize.c - `plimsoll tokenize`: text to ids and back, by a model's own tokenizer. */
 #include "tools/plimsoll/cmd_tokenize.h"
 
+#include "estimator/config/safe_text.h"
 #include "estimator/base/json_tree.h"
 #include "runtime/data/tokenizer/tokenizer.h"
 
@@ -59,7 +60,7 @@ static pl_err add_answer(const struct session *s, struct pl_text *out, struct pl
 void pl_tokenize_add_visible(struct pl_text *out, const char *word) {
     for (size_t n; *word; word += n) {
         n = strcspn(word, "\n\t");
-        pl_cli_add_safe(out, word, n);
+        pl_text_add_safe(out, word, n);
         if (!word[n]) continue;
         pl_text_add(out, word[n] == '\n' ? "\\n" : "\\t");
         n++;

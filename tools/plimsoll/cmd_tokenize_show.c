@@ -2,6 +2,7 @@
  * will see them, token by token, and which of them are trained on. */
 #include "tools/plimsoll/cmd_tokenize.h"
 
+#include "estimator/config/safe_text.h"
 #include "estimator/base/json_tree.h"
 #include "estimator/config/job_text.h"
 #include "runtime/admit/preflight.h"
@@ -157,7 +158,7 @@ static void add_sample(const struct show *s, uint64_t position, uint64_t row, st
     pl_text_addf(out, "sample %llu", (unsigned long long)position + 1);
     style(s, out, STYLE_OFF);
     pl_text_addf(out, ": row %llu of ", (unsigned long long)(row - f->first) + 1);
-    pl_cli_add_safe(out, f->path, strlen(f->path));
+    pl_text_add_safe(out, f->path, strlen(f->path));
     pl_text_addf(out, ", %llu tokens, %llu trained%s\n", (unsigned long long)sample->n,
                  (unsigned long long)pl_sample_targets(sample),
                  pl_data_is_cut(s->pf.data.rows, row) ? ", cut to max_seq_length" : "");

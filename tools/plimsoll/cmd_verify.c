@@ -1,6 +1,7 @@
 /* cmd_verify.c - `plimsoll verify`: a row a file, and whether any of them is damaged. */
 #include "tools/plimsoll/cli.h"
 
+#include "estimator/config/safe_text.h"
 #include "estimator/base/units.h"
 #include "runtime/checkpoint/verify.h"
 
@@ -41,21 +42,21 @@ static void add_numbers(struct pl_text *out, const struct pl_verify_file *f) {
         pl_text_addf(out, ", %llu not floating", (unsigned long long)f->not_floating);
     if (!f->unchecked) return;
     pl_text_addf(out, ", %llu not checked: ", (unsigned long long)f->unchecked);
-    pl_cli_add_safe(out, f->unknown, strlen(f->unknown));
+    pl_text_add_safe(out, f->unknown, strlen(f->unknown));
 }
 
 static void add_file(struct pl_text *out, const struct pl_verify_file *f) {
     char bytes[PL_BYTES_TEXT];
     const char *told = f->problem ? f->problem : f->path;
     pl_text_add(out, f->problem ? "damaged  " : "ok       ");
-    pl_cli_add_safe(out, told, strlen(told));
+    pl_text_add_safe(out, told, strlen(told));
     if (!f->problem) {
         pl_text_addf(out, "  %s", pl_bytes_text(f->bytes, bytes));
         if (f->tensors) add_numbers(out, f);
         pl_text_add(out, f->digested ? ", as it was saved" : "");
         if (f->not_compared) {
             pl_text_add(out, "; shapes not checked: ");
-            pl_cli_add_safe(out, f->not_compared, strlen(f->not_compared));
+            pl_text_add_safe(out, f->not_compared, strlen(f->not_compared));
         }
     }
     pl_text_add(out, "\n");

@@ -117,7 +117,7 @@ static pl_err open_tokenizer(struct pl_generate_question *q, struct pl_diag *d) 
     char *path;
     if (!q->job.tokenizer) PL_TRY(require_weights(&q->job, d));
     PL_TRY(pl_find_tokenizer(&q->job, &path, d));
-    pl_err err = pl_generate_text_open(&q->text, path, d);
+    pl_err err = pl_prompt_text_open(&q->text, path, d);
     free(path);
     return err;
 }
@@ -161,8 +161,8 @@ static pl_err open_text(struct pl_generate_question *q, const struct pl_cli *cli
 static pl_err encode(struct pl_generate_question *q, bool chats, const char *text, size_t n,
                      struct pl_diag *d) {
     const struct pl_chat_message message = {PL_CHAT_USER, text, n};
-    return chats ? pl_generate_text_encode_chat(&q->text, &message, 1, &q->job.chat_template, d)
-                 : pl_generate_text_encode(&q->text, text, n, d);
+    return chats ? pl_prompt_text_encode_chat(&q->text, &message, 1, &q->job.chat_template, d)
+                 : pl_prompt_text_encode(&q->text, text, n, d);
 }
 
 static pl_err add_text(struct pl_generate_question *q, bool chats, const char *text, size_t n,
@@ -300,6 +300,6 @@ void pl_generate_question_finish(struct pl_generate_question *q) {
     for (uint64_t i = 0; i < q->n_prompts; i++)
         free(q->prompts[i].ids);
     free(q->prompts);
-    pl_generate_text_close(&q->text);
+    pl_prompt_text_close(&q->text);
     *q = (struct pl_generate_question){0};
 }

@@ -9,7 +9,7 @@
 
 #include "runtime/generate/generate.h"
 #include "tools/plimsoll/cli.h"
-#include "tools/plimsoll/generate_text.h"
+#include "runtime/data/prompt_text.h"
 
 struct pl_generate_question {
     struct pl_job job;
@@ -19,7 +19,7 @@ struct pl_generate_question {
     } * prompts; /* [n_prompts], owned */
     uint64_t n_prompts;
     bool converses;               /* on a terminal: no prompt was given */
-    struct pl_generate_text text; /* closed if only ids were given, and no tokenizer */
+    struct pl_prompt_text text; /* closed if only ids were given, and no tokenizer */
     uint64_t max_new_tokens;
     bool ignore_eos;
     struct pl_sampling sampling;

@@ -50,7 +50,7 @@ static pl_err add_message(struct conversation *c, enum pl_chat_role role, struct
 static void print_token(void *ctx, uint32_t sequence, int32_t id) {
     struct conversation *c = ctx;
     (void)sequence;
-    pl_generate_text_put(&c->q->text, id, stdout);
+    pl_prompt_text_put(&c->q->text, id, stdout);
 }
 
 static void say(const struct conversation *c, const char *what) {
@@ -83,25 +83,25 @@ static pl_err keep_answer(struct conversation *c, const struct pl_generated_sequ
                           struct pl_diag *d) {
     struct pl_text words = {0};
     pl_err err =
-        pl_generate_text_decode(&c->q->text, s->ids + s->prompt, s->n - s->prompt, &words, d);
+        pl_prompt_text_decode(&c->q->text, s->ids + s->prompt, s->n - s->prompt, &words, d);
     if (err == PL_ERR_OK) return add_message(c, PL_CHAT_ASSISTANT, &words, d);
     pl_text_finish(&words);
     return err;
 }
 
 static pl_err answer(struct conversation *c, struct pl_diag *d) {
-    struct pl_generate_text *t = &c->q->text;
+    struct pl_prompt_text *t = &c->q->text;
     struct pl_generated g;
-    PL_TRY(pl_generate_text_encode_chat(t, c->messages, c->n, &c->q->job.chat_template, d));
+    PL_TRY(pl_prompt_text_encode_chat(t, c->messages, c->n, &c->q->job.chat_template, d));
     c->opt.turn_end = t->ends_turns ? &t->turn_end : NULL;
     if (!has_room(c)) {
         drop_messages(c, c->n - 1);
         return PL_ERR_OK;
     }
     const struct pl_prompt prompt = {t->prompt.ids, t->prompt.n};
-    pl_generate_text_begin(t);
+    pl_prompt_text_begin(t);
     pl_err err = pl_generator_answer(c->generator, &prompt, &g, d);
-    pl_generate_text_flush(t, stdout);
+    pl_prompt_text_flush(t, stdout);
     putchar('\n');
     fflush(stdout);
     if (err == PL_ERR_OK || err == PL_ERR_INTERRUPTED) {

@@ -24,6 +24,8 @@ struct pl_chat_date {
 bool pl_chat_date_parse(const char *text, struct pl_chat_date *out);
 struct pl_chat_date pl_chat_today(void); /* in local time */
 
+#define PL_DAY_TEXT 16 /* a day as text, such as 2025-01-31 */
+
 struct pl_chat_options {
     const char *bos, *eos;    /* the tokenizer's marks; NULL: those of the template's own
                                  model */
