@@ -10,6 +10,8 @@
 /* Each appends one section: a table, or a sentence that there is nothing to show. */
 void pl_page_add_figures(const struct pl_page *p, struct pl_text *out);
 void pl_page_add_events(const struct pl_page *p, struct pl_text *out);
+/* Appends a section with its heading; nothing if no run has samples. */
+void pl_page_add_samples(const struct pl_page *p, struct pl_text *out);
 void pl_page_add_bill(const struct pl_page *p, struct pl_text *out);
 void pl_page_add_settings(const struct pl_page *p, struct pl_text *out);
 

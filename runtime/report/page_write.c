@@ -72,6 +72,7 @@ static const struct {
     {"figures", pl_page_add_figures},
     {"pictures", add_pictures},
     {"events", pl_page_add_events},
+    {"samples", pl_page_add_samples},
     {"bill", pl_page_add_bill},
     {"settings", pl_page_add_settings},
     {"version", add_version},

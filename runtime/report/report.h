@@ -119,6 +119,9 @@ pl_err pl_tensorboard_open(const char *dir, struct pl_tensorboard **out, struct 
 /* Writes one event and flushes it. The format stores value as a float. */
 pl_err pl_tensorboard_scalar(struct pl_tensorboard *t, const char *tag, uint64_t step, double value,
                              struct pl_diag *d);
+/* Writes a text of n bytes, which TensorBoard shows as Markdown. A long one is cut. */
+pl_err pl_tensorboard_text(struct pl_tensorboard *t, const char *tag, uint64_t step,
+                           const char *text, size_t n, struct pl_diag *d);
 void pl_tensorboard_close(struct pl_tensorboard **t); /* NULL-safe; sets *t to NULL */
 
 #endif

@@ -112,7 +112,16 @@ static pl_err set_figures(struct pl_figures *t, json_t *event, struct pl_diag *d
     return PL_ERR_OK;
 }
 
+static void drop_samples_from(json_t *samples, double step) {
+    for (size_t n = json_array_size(samples); n; n--) {
+        const json_t *last = json_array_get(samples, n - 1);
+        if (json_number_value(json_object_get(last, "step")) < step) return;
+        (void)json_array_remove(samples, n - 1);
+    }
+}
+
 static pl_err add_step(struct reading *r, json_t *event, double step) {
+    drop_samples_from(r->h->samples, step);
     drop_from(&r->h->steps, step);
     drop_from(&r->h->evals, step);
     if (!add_row(&r->h->steps, step)) return no_memory(r->d);
@@ -133,6 +142,11 @@ static pl_err add_recovery(struct reading *r, json_t *event, double step) {
     const bool whole =
         add_row(&r->h->recoveries, step) && json_array_append(r->h->recovery_events, event) == 0;
     return whole ? PL_ERR_OK : no_memory(r->d);
+}
+
+static pl_err add_sample(struct reading *r, json_t *event, double unused) {
+    (void)unused;
+    return json_array_append(r->h->samples, event) == 0 ? PL_ERR_OK : no_memory(r->d);
 }
 
 static void keep(json_t **place, json_t *event) {
@@ -167,6 +181,7 @@ static const struct {
     {"step", true, add_step},
     {"eval", true, add_eval},
     {"oom_recovery", true, add_recovery},
+    {"sample", true, add_sample},
     {"preflight", false, add_preflight},
     {"summary", false, add_summary},
 };
@@ -185,8 +200,9 @@ static pl_err add_line(void *ctx, const char *line, json_t *event) {
 
 pl_err pl_run_log_read(const char *path, struct pl_run_log *h, struct pl_diag *d) {
     struct reading r = {h, d};
-    *h = (struct pl_run_log){.recovery_events = json_array()};
-    pl_err err = h->recovery_events ? pl_log_each(path, add_line, &r, d) : no_memory(d);
+    *h = (struct pl_run_log){.recovery_events = json_array(), .samples = json_array()};
+    pl_err err =
+        h->recovery_events && h->samples ? pl_log_each(path, add_line, &r, d) : no_memory(d);
     if (err != PL_ERR_OK) pl_run_log_finish(h);
     return err;
 }
@@ -197,6 +213,7 @@ void pl_run_log_finish(struct pl_run_log *h) {
     finish_table(&h->resumes);
     finish_table(&h->recoveries);
     json_decref(h->recovery_events);
+    json_decref(h->samples);
     json_decref(h->preflight);
     json_decref(h->summary);
     *h = (struct pl_run_log){0};

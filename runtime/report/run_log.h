@@ -38,6 +38,7 @@ struct pl_run_log {
     struct pl_figures resumes;      /* the steps after which the run was resumed; no columns */
     struct pl_figures recoveries;   /* the steps of the events "oom_recovery"; may repeat */
     json_t *recovery_events;        /* array of these events, each as it was logged */
+    json_t *samples;                /* array of the events "sample"; their steps do not decrease */
     json_t *preflight, *summary;    /* the last of each; NULL: there is none */
     bool ended;                     /* the run that wrote last has written its summary */
 };

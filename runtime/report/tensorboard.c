@@ -3,7 +3,10 @@
  *
  * Record: u64 length, u32 masked crc of those 8 bytes, data, u32 masked crc of data, little-endian.
  * Event: 1 wall_time double, 2 step int64, 3 file_version string, 5 summary message.
- * Summary: 1 value message, repeated. Value: 1 tag string, 2 simple_value float. */
+ * Summary: 1 value message, repeated. Value: 1 tag string, 2 simple_value float, 8 tensor message,
+ * 9 metadata message. Metadata: 1 plugin_data message, whose 1 is the plugin's name; 4 data_class.
+ * Tensor: 1 dtype, 2 shape message with a dim message 2, whose 1 is its size; 8 string_val bytes,
+ * repeated. */
 #include "estimator/base/alloc.h"
 #include "runtime/report/report.h"
 
@@ -16,7 +19,8 @@
 #include <unistd.h>
 
 #define MAX_TAG   96
-#define MAX_EVENT (MAX_TAG + 64)
+#define MAX_TEXT  16384
+#define MAX_EVENT (MAX_TAG + MAX_TEXT + 128)
 
 struct pl_tensorboard {
     FILE *file;
@@ -113,17 +117,57 @@ static void begin_event(struct bytes *event) {
     put_double(event, 1, (double)now.tv_sec + 1e-9 * (double)now.tv_nsec);
 }
 
-pl_err pl_tensorboard_scalar(struct pl_tensorboard *t, const char *tag, uint64_t step, double value,
-                             struct pl_diag *d) {
-    struct bytes event, summary = {.n = 0}, scalar = {.n = 0};
-    put_block(&scalar, 1, tag, strnlen(tag, MAX_TAG));
-    put_float(&scalar, 2, (float)value);
-    put_block(&summary, 1, scalar.data, scalar.n);
+/* Writes an event with one value. */
+static pl_err write_value(struct pl_tensorboard *t, uint64_t step, const struct bytes *value,
+                          struct pl_diag *d) {
+    struct bytes event, summary = {.n = 0};
+    put_block(&summary, 1, value->data, value->n);
     begin_event(&event);
     put_key(&event, 2, VARINT);
     put_varint(&event, step);
     put_block(&event, 5, summary.data, summary.n);
     return write_record(t, &event, d);
+}
+
+pl_err pl_tensorboard_scalar(struct pl_tensorboard *t, const char *tag, uint64_t step, double value,
+                             struct pl_diag *d) {
+    struct bytes scalar = {.n = 0};
+    put_block(&scalar, 1, tag, strnlen(tag, MAX_TAG));
+    put_float(&scalar, 2, (float)value);
+    return write_value(t, step, &scalar, d);
+}
+
+static void put_number(struct bytes *b, unsigned field, uint64_t v) {
+    put_key(b, field, VARINT);
+    put_varint(b, v);
+}
+
+/* A character that the limit cuts is left out whole. */
+static size_t cut_text(const char *text, size_t n) {
+    if (n <= MAX_TEXT) return n;
+    for (n = MAX_TEXT; n && ((unsigned char)text[n] & 0xc0) == 0x80;)
+        n--;
+    return n;
+}
+
+pl_err pl_tensorboard_text(struct pl_tensorboard *t, const char *tag, uint64_t step,
+                           const char *text, size_t n, struct pl_diag *d) {
+    enum { DT_STRING = 7, DATA_CLASS_TENSOR = 2 };
+    static const char plugin[] = "text";
+    struct bytes dim = {.n = 0}, shape = {.n = 0}, tensor = {.n = 0};
+    struct bytes data = {.n = 0}, metadata = {.n = 0}, value = {.n = 0};
+    put_number(&dim, 1, 1);
+    put_block(&shape, 2, dim.data, dim.n);
+    put_number(&tensor, 1, DT_STRING);
+    put_block(&tensor, 2, shape.data, shape.n);
+    put_block(&tensor, 8, text, cut_text(text, n));
+    put_block(&data, 1, plugin, sizeof plugin - 1);
+    put_block(&metadata, 1, data.data, data.n);
+    put_number(&metadata, 4, DATA_CLASS_TENSOR);
+    put_block(&value, 1, tag, strnlen(tag, MAX_TAG));
+    put_block(&value, 9, metadata.data, metadata.n);
+    put_block(&value, 8, tensor.data, tensor.n);
+    return write_value(t, step, &value, d);
 }
 
 static pl_err write_version(struct pl_tensorboard *t, struct pl_diag *d) {

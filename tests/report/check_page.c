@@ -236,6 +236,20 @@ END_TEST
 
 #define EVIL "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&<!--"
 
+START_TEST(samples_are_listed_where_there_are_any) {
+    take_text("a", STEP(1, 3));
+    build();
+    ck_assert_ptr_null(strstr(html.data, "Samples"));
+    json_decref(data);
+    pl_text_finish(&html);
+    take_text("b", STEP(1, 3) "{\"event\":\"sample\",\"step\":1,\"text\":\"Who <b>?\",\"answer\":"
+                              "\"I\\nam\"}\n");
+    build();
+    ck_assert_ptr_nonnull(strstr(html.data, "<td>1</td><td class=\"left said\">Who &lt;b&gt;?</td>"
+                                            "<td class=\"left said\">I<br>am</td></tr>"));
+}
+END_TEST
+
 START_TEST(a_name_is_never_markup) {
     file_write(in_dir(dir, "log"),
                "{\"event\":\"step\",\"step\":1,\"loss\":5,\"</script><img src=x>\":1}\n"
@@ -472,6 +486,7 @@ int main(void) {
     tcase_add_test(tc, figures_that_no_row_names_have_charts);
     tcase_add_test(tc, settings_that_differ_have_a_table);
     tcase_add_loop_test(tc, settings_that_are_the_same_or_names_are_no_difference, 0, 3);
+    tcase_add_test(tc, samples_are_listed_where_there_are_any);
     tcase_add_test(tc, a_name_is_never_markup);
     tcase_add_test(tc, no_two_runs_have_one_label);
     tcase_add_test(tc, a_page_names_no_other_file);

@@ -33,6 +33,7 @@ static double at(const struct pl_figures *t, const char *name, uint64_t i) {
 #define STEP(n, loss) "{\"event\":\"step\",\"step\":" #n ",\"loss\":" #loss "}\n"
 #define EVAL(n, loss) "{\"event\":\"eval\",\"step\":" #n ",\"loss\":" #loss "}\n"
 #define OOM(n)        "{\"event\":\"oom_recovery\",\"step\":" #n ",\"old_batch_size\":4}\n"
+#define SAMPLE(n)     "{\"event\":\"sample\",\"step\":" #n ",\"answer\":\"a\"}\n"
 #define PREFLIGHT     "{\"event\":\"preflight\",\"verdict\":\"fits\"}\n"
 #define SUMMARY(n)    "{\"event\":\"summary\",\"steps\":" #n "}\n"
 
@@ -49,6 +50,15 @@ START_TEST(figures_are_those_of_the_log) {
     ck_assert(h.ended && h.preflight && h.summary);
     ck_assert_uint_eq(h.resumes.n, 0);
     ck_assert_ptr_null(pl_figures_column(&h.steps, "grad_norm"));
+}
+END_TEST
+
+START_TEST(samples_of_steps_that_are_written_again_are_dropped) {
+    read_log(STEP(1, 3) SAMPLE(1) STEP(2, 2) SAMPLE(2) SAMPLE(2) STEP(3, 1) SAMPLE(3) STEP(2, 2)
+                 SAMPLE(2));
+    ck_assert_uint_eq(json_array_size(h.samples), 2);
+    ck_assert(json_number_value(json_object_get(json_array_get(h.samples, 0), "step")) == 1);
+    ck_assert(json_number_value(json_object_get(json_array_get(h.samples, 1), "step")) == 2);
 }
 END_TEST
 
@@ -128,6 +138,7 @@ int main(void) {
     TCase *tc = tcase_create("log");
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_test(tc, figures_are_those_of_the_log);
+    tcase_add_test(tc, samples_of_steps_that_are_written_again_are_dropped);
     tcase_add_test(tc, a_key_that_comes_late_is_a_column_with_a_gap);
     tcase_add_loop_test(tc, a_torn_last_line_is_passed_over, 0, 4);
     tcase_add_test(tc, steps_that_were_written_again_count_once);

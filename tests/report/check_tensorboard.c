@@ -68,7 +68,7 @@ static uint32_t unmask(uint64_t masked) {
 }
 
 struct file {
-    unsigned char data[4096];
+    unsigned char data[32768];
     size_t n, at;
 };
 
@@ -154,6 +154,55 @@ START_TEST(a_scalar_is_step_tag_and_float) {
 }
 END_TEST
 
+/* tensorboard.plugins.text: a tensor of strings with the plugin's name, of class TENSOR. */
+START_TEST(a_text_is_a_tensor_of_one_string) {
+    struct pl_tensorboard *t = NULL;
+    ck_assert_int_eq(pl_tensorboard_open(runs, &t, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_tensorboard_text(t, "say", 3, "word", 4, NULL), PL_ERR_OK);
+    struct file f;
+    load_events(&f);
+    uint64_t len;
+    next_record(&f, &len);
+    const unsigned char *event = next_record(&f, &len);
+    check_wall_time(event);
+    static const unsigned char want[] = {
+        0x10, 0x03,                                   /* step: 3 */
+        0x2a, 0x23,                                   /* summary, 35 bytes */
+        0x0a, 0x21,                                   /* value, 33 bytes */
+        0x0a, 0x03, 's',  'a',  'y',                  /* tag */
+        0x4a, 0x0a,                                   /* metadata, 10 bytes */
+        0x0a, 0x06, 0x0a, 0x04, 't',  'e',  'x', 't', /* plugin_data, its name */
+        0x20, 0x02,                                   /* data_class: TENSOR */
+        0x42, 0x0e,                                   /* tensor, 14 bytes */
+        0x08, 0x07,                                   /* dtype: DT_STRING */
+        0x12, 0x04, 0x12, 0x02, 0x08, 0x01,           /* shape, a dim of 1 */
+        0x42, 0x04, 'w',  'o',  'r',  'd',            /* string_val */
+    };
+    ck_assert_uint_eq(len, 9 + sizeof want);
+    ck_assert_mem_eq(event + 9, want, sizeof want);
+    ck_assert_uint_eq(f.at, f.n);
+    pl_tensorboard_close(&t);
+}
+END_TEST
+
+START_TEST(a_long_text_ends_with_a_whole_character) {
+    static char text[20000];
+    struct pl_tensorboard *t = NULL;
+    for (size_t i = 0; i + 3 <= sizeof text; i += 3)
+        memcpy(text + i, "\xE2\x82\xAC", 3);
+    ck_assert_int_eq(pl_tensorboard_open(runs, &t, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_tensorboard_text(t, "say", 3, text, sizeof text, NULL), PL_ERR_OK);
+    struct file f;
+    load_events(&f);
+    uint64_t len;
+    next_record(&f, &len);
+    const unsigned char *event = next_record(&f, &len);
+    ck_assert_uint_lt(len, 17000);
+    ck_assert_mem_eq(event + len - 3, "\xE2\x82\xAC", 3);
+    pl_tensorboard_close(&t);
+}
+END_TEST
+
 START_TEST(steps_are_varints) {
     static const struct {
         uint64_t step;
@@ -232,6 +281,8 @@ int main(void) {
     tcase_add_test(tc, the_readers_crc_is_castagnoli);
     tcase_add_test(tc, the_first_record_is_the_version);
     tcase_add_test(tc, a_scalar_is_step_tag_and_float);
+    tcase_add_test(tc, a_text_is_a_tensor_of_one_string);
+    tcase_add_test(tc, a_long_text_ends_with_a_whole_character);
     tcase_add_test(tc, steps_are_varints);
     tcase_add_test(tc, a_long_tag_is_cut_and_the_record_stays_whole);
     tcase_add_test(tc, two_files_of_one_second_do_not_clash);
