@@ -141,6 +141,10 @@ bool pl_job_evaluates(const struct pl_job *job) {
            pl_job_find_split(&job->datasets, PL_SPLIT_EVAL);
 }
 
+bool pl_job_samples(const struct pl_job *job) {
+    return job->sample_prompts.n > 0 && !job->inference;
+}
+
 char *pl_job_input_path(const struct pl_job *job, const char *path) {
     const char *slash = job->path ? strrchr(job->path, '/') : NULL;
     if (path[0] != '/' && slash && pl_look_for(path) == PL_NOT_THERE) {

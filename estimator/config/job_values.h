@@ -60,6 +60,8 @@ uint32_t pl_job_accumulation(const struct pl_job *job, uint32_t batch_size);
 bool pl_job_reads_in_circle(const struct pl_job *job);
 /* True if there is evaluation data: held-out rows, or files of their own. */
 bool pl_job_evaluates(const struct pl_job *job);
+/* True if the model in training answers prompts. */
+bool pl_job_samples(const struct pl_job *job);
 /* True if the job learns from preferences: a loss of several samples, whose log-probabilities are
  * computed before their gradients. */
 bool pl_job_prefers(const struct pl_job *job);

@@ -99,6 +99,10 @@
     X(val_set_size, MAY_CHANGE)                                                                    \
     X(eval_datasets, MAY_CHANGE)                                                                   \
     X(eval_steps, MAY_CHANGE)                                                                      \
+    X(sample_prompts, MAY_CHANGE)                                                                  \
+    X(sample_max_new_tokens, MAY_CHANGE)                                                           \
+    X(sample_temperature, MAY_CHANGE)                                                              \
+    X(sample_top_p, MAY_CHANGE)                                                                    \
     X(load_best_model_at_end, MAY_CHANGE)                                                          \
     X(metric_for_best_model, MAY_CHANGE)                                                           \
     X(early_stopping_patience, MAY_CHANGE)                                                         \

@@ -219,6 +219,15 @@
       "count")                                                                                     \
     X(eval_datasets, DATASETS, "", 0, 0, "", "evaluation data, as `datasets`")                     \
     X(eval_steps, U32, "0", 0, 1000000000, "", "evaluate every N steps; 0: at the end")            \
+    X(sample_prompts, LIST, "", 0, 0, "",                                                          \
+      "prompts that the model in training answers every `eval_steps` steps and at the end, into "  \
+      "the log; as the chat template has a user say them where the rows are conversations")        \
+    X(sample_max_new_tokens, U32, "128", 1, 1048576, "",                                           \
+      "tokens of such an answer, at most; with its prompt at most max_seq_length")                 \
+    X(sample_temperature, F64, "0", 0, 1000, "",                                                   \
+      "tokens of samples are drawn, by `seed`, at this temperature; 0: the likeliest is taken")    \
+    X(sample_top_p, F64, "1", 0, 1, "",                                                            \
+      "draw from the likeliest tokens that together have this probability")                        \
     X(load_best_model_at_end, BOOL, "false", 0, 0, "",                                             \
       "at the end save the model of the best evaluation that has a checkpoint, which is kept "     \
       "whatever `save_total_limit` says; `save_steps` is a multiple of `eval_steps`")              \

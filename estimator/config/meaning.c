@@ -69,6 +69,9 @@ static const struct {
     {PL_KEY_adam_beta2, PL_KEY_optimizer, WITH_MOMENTS, IGNORED},
     {PL_KEY_adam_epsilon, PL_KEY_optimizer, ADAMS, IGNORED},
     {PL_KEY_oom_max_retries, PL_KEY_oom_recovery, VALUE(true), IGNORED},
+    {PL_KEY_sample_max_new_tokens, PL_KEY_sample_prompts, VALUE(true), IGNORED},
+    {PL_KEY_sample_temperature, PL_KEY_sample_prompts, VALUE(true), IGNORED},
+    {PL_KEY_sample_top_p, PL_KEY_sample_prompts, VALUE(true), IGNORED},
     {PL_KEY_min_lr_ratio, PL_KEY_lr_scheduler, VALUE(PL_SCHEDULE_COSINE_WITH_MIN_LR), REFUSED},
 };
 #define N_CONDITIONS (sizeof conditions / sizeof *conditions)
@@ -108,7 +111,7 @@ static bool evaluates(const struct pl_job *job) {
 }
 
 static bool eval_steps_apply(const struct pl_job *job) {
-    return evaluates(job) || job->eval_steps == 0;
+    return evaluates(job) || pl_job_samples(job) || job->eval_steps == 0;
 }
 
 static bool metric_applies(const struct pl_job *job) {
@@ -147,7 +150,7 @@ static const struct {
     {PL_KEY_num_epochs, counts_epochs, "with `max_steps`"},
     {PL_KEY_sharding, sharding_applies, "with `devices: 1`"},
     {PL_KEY_comm_timeout_seconds, has_ranks, "with `devices: 1`"},
-    {PL_KEY_eval_steps, eval_steps_apply, "without evaluation data"},
+    {PL_KEY_eval_steps, eval_steps_apply, "without evaluation data and `sample_prompts`"},
     {PL_KEY_metric_for_best_model, metric_applies,
      "without `load_best_model_at_end` and `early_stopping_patience`"},
     {PL_KEY_early_stopping_threshold, threshold_applies, "without `early_stopping_patience`"},

@@ -70,7 +70,8 @@ static bool needs_definition(const struct pl_program *p, const struct pl_op *o, 
     bool input = pl_role_is_input(t->role);
     bool scratch = t->category == PL_CATEGORY_WORKSPACE;
     bool overwritten = t->role == PL_ROLE_MICRO_GRAD;
-    return t->scope == PL_SCOPE_STEP && !input && !scratch && !overwritten;
+    bool filled_by_rows = pl_tensor_spans_phase(t); /* and read as far as they were filled */
+    return t->scope == PL_SCOPE_STEP && !input && !scratch && !overwritten && !filled_by_rows;
 }
 
 /* R1: contents expected are the contents there. */
@@ -288,6 +289,9 @@ static pl_err enter_inputs(struct checker *c, enum pl_phase phase) {
         const bool input = pl_role_is_input(t->role);
         if (t->scope == PL_SCOPE_STEP && t->phase == phase && (input || pl_tensor_is_held(c->p, t)))
             PL_TRY(enter(c, c->p->phases[phase].first_op, i));
+        const uint32_t last = c->p->phases[phase].first_op + c->p->phases[phase].n_ops - 1;
+        if (pl_tensor_spans_phase(t) && t->phase == phase && c->plan->places[i].last_op != last)
+            return broken(c, last, i, "does not live as long as its phase");
     }
     return PL_ERR_OK;
 }

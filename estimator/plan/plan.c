@@ -51,6 +51,11 @@ static void let_copies_run(struct pl_plan *plan) {
     }
 }
 
+static uint32_t last_op_of(const struct pl_program *p, uint32_t id) {
+    const struct pl_phase_range *r = &p->phases[p->tensors[id].phase];
+    return r->first_op + r->n_ops - 1;
+}
+
 /* First and last op of every STEP tensor; inputs are there before the first op of their phase, and
  * so is what a micro-batch before has left. */
 static void find_lifetimes(struct pl_plan *plan) {
@@ -70,6 +75,8 @@ static void find_lifetimes(struct pl_plan *plan) {
             touch_operands(plan, i, op, op + n - 1);
     }
     let_copies_run(plan);
+    for (uint32_t i = 0; i < p->n_tensors; i++)
+        if (pl_tensor_spans_phase(&p->tensors[i])) plan->places[i].last_op = last_op_of(p, i);
 }
 
 /* True if equal layers have it at the same time: what lasts for the run, what a pass over the

@@ -104,7 +104,8 @@ enum pl_role {
     PL_ROLE_MERGE_VALUES, /* its values in fp32 */
     PL_ROLE_MERGE_A,      /* [r,in] */
     PL_ROLE_MERGE_B,      /* [rows of a stretch, r] */
-    PL_ROLE_KEYS,         /* KV cache of a layer: [batch_size * max_seq_length, K] */
+    PL_ROLE_KEYS,         /* KV cache of a layer: [batch_size * max_seq_length, K]; of samples that
+                           * of all layers, one after the other */
     PL_ROLE_VALUES,
     PL_ROLE_LOGITS,     /* of GENERATE: a row per sequence that asks for a token */
     PL_ROLE_COPY,       /* of tensor `of`, in another memory: offload.c */
@@ -217,6 +218,7 @@ struct pl_job_shape {
                            * weights of the targets of a step */
     bool reference;       /* a reference phase exists */
     bool load, save;      /* staging phases exist */
+    bool samples;         /* GENERATE as well, for one sequence of max_seq_length tokens */
     bool inference;       /* nothing is trained: KV cache and GENERATE in place of a step;
                                  * batch_size sequences of up to max_seq_length tokens */
     uint64_t stretch;     /* merge_program.h: elements of a matrix at a time */
@@ -368,10 +370,17 @@ void pl_tensor_name(const struct pl_program *p, uint32_t id, char buf[96]);
 /* How many ops from `first` on, itself included and all before `end`, may run as one: neighbours of
  * one kind and phase, on one side, of which all but the first join. At least 1. */
 uint32_t pl_program_together(const struct pl_program *p, uint32_t first, uint32_t end);
-/* True if a tensor of a step keeps what a micro-batch left in it for the next one. */
+/* True for the KV cache of samples, which keeps what a run of GENERATE left in it for the next one,
+ * and so lives as long as the phase. */
+static inline bool pl_tensor_spans_phase(const struct pl_tensor *t) {
+    return t->scope == PL_SCOPE_STEP && t->category == PL_CATEGORY_KV_CACHE;
+}
+/* True if a tensor of a step keeps what a micro-batch, or a run of its phase, left in it for the
+ * next one. */
 static inline bool pl_tensor_is_held(const struct pl_program *p, const struct pl_tensor *t) {
-    return t->scope == PL_SCOPE_STEP && t->role == PL_ROLE_GRAD &&
-           p->shape.gradients == PL_GRADIENTS_OF_STEP;
+    const bool adds_up = t->scope == PL_SCOPE_STEP && t->role == PL_ROLE_GRAD &&
+                         p->shape.gradients == PL_GRADIENTS_OF_STEP;
+    return adds_up || pl_tensor_spans_phase(t);
 }
 
 /* The ops of a step by when they run: for each micro-batch; once, after the last of them; and once

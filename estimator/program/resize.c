@@ -88,7 +88,7 @@ static uint64_t rows_at(const struct pl_tensor *t, const struct sizes *from,
 static bool resize_tensors(struct pl_program *p, const struct sizes *from, const struct sizes *to) {
     for (uint32_t i = 0; i < p->n_tensors; i++) {
         struct pl_tensor *t = &p->tensors[i];
-        if (t->scope != PL_SCOPE_STEP) continue;
+        if (t->scope != PL_SCOPE_STEP || t->phase == PL_PHASE_GENERATE) continue;
         t->dims[0] = rows_at(t, from, to);
         if (!pl_build_tensor_bytes(t)) return false;
     }

@@ -149,6 +149,19 @@ static pl_err check_long(const struct pl_job *job, const struct pl_model *m, str
     return PL_ERR_CONFIG_CONFLICT;
 }
 
+/* Positions of long samples then count from another row of the table, and those of a cache from 0.
+ */
+static pl_err check_samples(const struct pl_job *job, const struct pl_model *m, struct pl_diag *d) {
+    const struct pl_rope *rope = &m->rope[0];
+    if (!pl_job_samples(job) || job->rope_long_from != PL_LONG_FROM_SAMPLE ||
+        rope->type != PL_ROPE_LONGROPE || job->max_seq_length <= rope->original_max_positions)
+        return PL_ERR_OK;
+    pl_job_error(job, PL_KEY_sample_prompts, PL_ERR_CONFIG_CONFLICT, d,
+                 "`sample_prompts` with `rope_long_from: sample` is not supported");
+    pl_diag_hint(d, "remove one of them: `plimsoll generate` answers prompts after the run");
+    return PL_ERR_CONFIG_CONFLICT;
+}
+
 bool pl_job_base_may_be_narrow(const struct pl_job *job, const struct pl_traits *traits) {
     return (job->inference || pl_mode_adapts(job->mode)) && traits->backend != PL_BACKEND_CUDA;
 }
@@ -363,6 +376,7 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
     PL_TRY(check_embedding(job, m, d));
     PL_TRY(check_freeze(job, m, d));
     PL_TRY(check_long(job, m, d));
+    PL_TRY(check_samples(job, m, d));
     PL_TRY(check_base(job, m, traits, d));
     PL_TRY(check_fp16(job, m, traits, d));
     /* padding too: plans are told apart by the bytes of their shapes */
@@ -401,6 +415,7 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
     out->eval = pl_job_evaluates(job) || out->scored;
     out->load = true;
     out->save = true;
+    out->samples = pl_job_samples(job);
     choose_ranks(job, out);
     out->gradients = gradient_life(job, out);
     out->folds_gradients = !job->inference && pl_dtype_is_narrow(out->gradient_dtype) &&
@@ -408,7 +423,7 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
     if (job->inference) {
         out->inference = true;
         out->mlp_chunk_tokens = 0;
-        out->eval = out->save = out->packing = out->long_by_sample = false;
+        out->eval = out->save = out->samples = out->packing = out->long_by_sample = false;
     }
     choose_masters(job, out);
     out->compute_dtype = job->compute_dtype == PL_DTYPE_AUTO ? out->dtype : job->compute_dtype;

@@ -14,6 +14,7 @@
 #include "runtime/checkpoint/run_state.h"
 #include "runtime/comm/comm.h"
 #include "runtime/data/batch.h"
+#include "runtime/data/prompt_text.h"
 #include "runtime/report/report.h"
 
 /* The extent to which a job is admitted. {0}: its data are read and its plan is made, nothing more.
@@ -59,6 +60,16 @@ struct pl_run_data {
     struct pl_batch_source source, eval_source;
 };
 
+/* The prompts that the model in training answers. {0}: the job names none. */
+struct pl_run_prompts {
+    struct pl_prompt_text text;
+    struct pl_run_prompt {
+        int32_t *ids; /* [n], owned */
+        uint64_t n;
+    } * list; /* [n], owned: in the order of `sample_prompts` */
+    uint32_t n;
+};
+
 /* A job that is admitted, or on its way: its specification with what was decided by planning, and
  * the files and data that it was decided by. */
 struct pl_preflight {
@@ -84,6 +95,7 @@ struct pl_preflight {
 
     struct pl_run_files files;
     struct pl_run_data data;
+    struct pl_run_prompts prompts;
 
     struct pl_text notes;
     bool host_fault; /* debug_inject: host_oom@alloc, armed until pl_preflight_finish */

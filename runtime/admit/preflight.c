@@ -17,6 +17,7 @@
 #include "runtime/admit/preflight_data.h"
 #include "runtime/admit/preflight_files.h"
 #include "runtime/admit/preflight_size.h"
+#include "runtime/admit/prompts.h"
 #include "runtime/admit/rank_count.h"
 #include "runtime/admit/record.h"
 
@@ -110,6 +111,7 @@ static pl_err admit(struct pl_preflight *pf, const struct pl_admission *how, str
     if (pf->world.rank == 0) PL_TRY(pl_output_dir_take(pf, how->makes_output, d));
     PL_TRY(pl_preflight_files(pf, how, d));
     PL_TRY(pl_preflight_data(pf, how->progress, d));
+    PL_TRY(pl_preflight_prompts(pf, d));
     PL_TRY(pl_preflight_settle(pf, d));
     PL_TRY(record(pf, how, d));
     return pl_disk_note(pf, d);
@@ -180,6 +182,7 @@ void pl_preflight_finish(struct pl_preflight *pf) {
     pl_text_finish(&pf->notes);
     pl_output_dir_release(pf);
     finish_data(&pf->data);
+    pl_run_prompts_finish(&pf->prompts);
     finish_files(&pf->files);
     if (pf->host_fault) pl_alloc_fail(0, 0);
     *pf = (struct pl_preflight){0};

@@ -9,6 +9,7 @@
 #include "runtime/session/measure.h"
 #include "runtime/session/session_open.h"
 #include "runtime/train/best.h"
+#include "runtime/train/samples.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -93,11 +94,13 @@ pl_err pl_run_open(struct pl_run *r, struct pl_preflight *pf, const struct pl_tr
     r->saved = r->state;
     arm_faults(r);
     PL_TRY(pl_run_init_profile(r, d));
+    PL_TRY(pl_run_init_samples(r, d));
     return pl_session_reserve_job(&r->s, d);
 }
 
 void pl_run_close(struct pl_run *r) {
     pl_checkpoint_set_fault(NULL);
+    pl_run_finish_samples(r);
     pl_session_close(&r->s);
     pl_worker_stop(&r->worker);
     pl_step_batch_finish(&r->batch);

@@ -16,6 +16,7 @@
 #include "runtime/train/outcome.h"
 #include "runtime/train/probe.h"
 #include "runtime/train/run_open.h"
+#include "runtime/train/samples.h"
 #include "runtime/train/measures_told.h"
 #include "runtime/train/step.h"
 #include "runtime/train/weights_io.h"
@@ -173,6 +174,7 @@ static pl_err one_step(struct pl_run *r, double *since, struct pl_train_result *
     bool save = due(save_steps, r->state.step) || (last && save_steps) || out->stopped_by;
     PL_TRY(collect_steps(r, eval || save ? 0 : pl_run_lag(r), since, out, d));
     if (eval) PL_TRY(evaluate(r, &save, &out->evaluation, d));
+    if (eval) PL_TRY(pl_run_sample(r, d));
     if (save || last) PL_TRY(pl_run_renew_resolved(r, d));
     if (save) PL_TRY(pl_run_checkpoint(r, d));
     if (eval || save) *since = pl_session_clock();

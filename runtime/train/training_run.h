@@ -7,6 +7,7 @@
 #include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/run_state.h"
 #include "runtime/data/worker.h"
+#include "runtime/generate/decode.h"
 #include "runtime/report/report.h"
 #include "runtime/session/session.h"
 #include "runtime/train/losses.h"
@@ -64,10 +65,12 @@ struct pl_run {
     bool lost;              /* the commit of a step ran out of memory: go_back.h */
     struct pl_schedule schedule;
     struct pl_step_batch batch;
-    struct pl_scores scores;       /* of preferences, as these two */
-    struct pl_measures measures;   /* of the step at hand */
-    struct pl_reference reference; /* of the whole run, where it is computed before */
-    uint64_t round;                /* first sample of the current step of the ranks */
+    struct pl_scores scores;             /* of preferences, as these two */
+    struct pl_measures measures;         /* of the step at hand */
+    struct pl_reference reference;       /* of the whole run, where it is computed before */
+    struct pl_generate_options sampling; /* of samples */
+    struct pl_decoder *decoder;          /* NULL: the job asks for no samples */
+    uint64_t round;                      /* first sample of the current step of the ranks */
     bool clip_is_void; /* an attempt of the ranks failed: the norm that it computed belongs to no
                           step */
     int stop;          /* signal that asks to end, from any rank, as agreed in the last step */

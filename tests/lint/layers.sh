@@ -37,7 +37,7 @@ runtime/report: estimator/ runtime/device/ runtime/kernels/
 runtime/admit: estimator/ oom_recovery/recovery.h runtime/comm/ runtime/device/ runtime/data/ runtime/checkpoint/ runtime/report/
 runtime/session: estimator/ oom_recovery/ runtime/comm/ runtime/device/ runtime/exec/ runtime/kernels/back_ends.h runtime/checkpoint/adapter_io.h runtime/checkpoint/cut.h runtime/checkpoint/init.h runtime/checkpoint/model_io.h runtime/checkpoint/tensor_io.h runtime/admit/admission.h runtime/admit/anew.h runtime/admit/context.h runtime/admit/graphs.h
 runtime/merge: estimator/ runtime/checkpoint/ runtime/exec/ runtime/kernels/back_ends.h
-runtime/train: estimator/ oom_recovery/recovery.h runtime/comm/ runtime/exec/ runtime/data/ runtime/checkpoint/ runtime/report/ runtime/admit/ runtime/session/ runtime/merge/merge.h
+runtime/train: estimator/ oom_recovery/recovery.h runtime/comm/ runtime/exec/ runtime/data/ runtime/checkpoint/ runtime/report/ runtime/admit/ runtime/session/ runtime/merge/merge.h runtime/generate/decode.h
 runtime/generate: estimator/ oom_recovery/recovery.h runtime/kernels/rng.h runtime/admit/preflight.h runtime/session/
 tools/plimsoll: estimator/ oom_recovery/checklist.h runtime/
 tests: estimator/ oom_recovery/ runtime/ tools/

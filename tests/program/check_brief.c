@@ -33,7 +33,8 @@ enum {
     N_MIXES = sizeof mixes / sizeof *mixes,
     N_SIZES = sizeof sizes / sizeof *sizes,
     HOSTED = PL_TEST_VARIANTS + 2 * N_MIXES, /* alone: inputs of layers, the embedding */
-    N_VARIANTS = HOSTED + 2,
+    SAMPLES = HOSTED + 2,                        /* alone, and with weights in host memory */
+    N_VARIANTS = SAMPLES + 2,
     N_PROGRAMS = 3 * N_VARIANTS * N_SIZES,
     STRIDE = 23 /* the choice of programs of a model depends on it */
 };
@@ -54,6 +55,8 @@ static struct pl_job_shape shape_of(int program) {
         mix(&s, variant - PL_TEST_VARIANTS);
     if (variant == HOSTED) s.recompute = PL_RECOMPUTE_OFFLOAD;
     s.embedding_on_host |= variant == HOSTED + 1 && s.mode != PL_MODE_FULL;
+    s.samples = variant >= SAMPLES;
+    if (variant == SAMPLES + 1) s.offload = PL_OFFLOAD_WEIGHTS;
     s.batch_size = sizes[size].batch;
     s.loss_chunk_tokens = sizes[size].chunk;
     if (!s.inference) s.mlp_chunk_tokens = sizes[size].mlp;

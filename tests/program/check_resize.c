@@ -59,6 +59,7 @@ static struct pl_job_shape shape_of(int kind, int variant, int size) {
     pl_test_vary(&s, variant % UNCUT % PL_TEST_VARIANTS);
     set_gradients(&s, variant % UNCUT - PL_TEST_VARIANTS);
     if (variant >= UNCUT && !s.inference) s.mlp_chunk_tokens = sizes[size].mlp;
+    s.samples = variant % SOME == 1 && !s.inference;
     if (variant >= UNCUT && s.mode == PL_MODE_QLORA)
         s.unpack_bytes =
             model.ffn * model.hidden / (variant % 2 ? 1 : 16); /* half of gate, and less */

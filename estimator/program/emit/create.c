@@ -58,7 +58,7 @@ pl_err pl_program_count_tokens(const struct pl_job_shape *s, uint64_t *tokens, s
         pl_diag_hint(d, "lower `batch_size` or `max_seq_length`");
         return PL_ERR_OVERFLOW;
     }
-    if (s->inference) *tokens = pl_build_generate_tokens(s);
+    if (s->inference) *tokens = pl_build_generate_tokens(s, s->batch_size);
     if (s->batch_size == 0 || s->max_seq_length == 0)
         return pl_diag_set(d, PL_ERR_CONFIG_RANGE, "batch_size and max_seq_length must be above 0");
     const uint64_t chunk = s->loss_chunk_tokens, mlp = s->mlp_chunk_tokens;
@@ -169,7 +169,8 @@ static pl_err create(const struct pl_model *m, const struct pl_job_shape *shape,
                            .q = m->heads * m->head_dim,
                            .k = m->kv_heads * m->head_dim,
                            .n = tokens,
-                           .n_targets = shape->inference ? shape->batch_size : tokens};
+                           .n_targets = shape->inference ? shape->batch_size : tokens,
+                           .seqs = p->seqs};
     pl_brief_choose_layers(&b);
     if (b.err == PL_ERR_OK && !builder_init(&b, m->layers)) b.err = pl_host_oom(d, "the plan");
     if (b.err == PL_ERR_OK) {

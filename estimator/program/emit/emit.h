@@ -110,11 +110,12 @@ struct pl_builder {
     uint32_t query_rope;             /* PL_NONE: queries use the table of keys */
     uint32_t second_rope;            /* table of the model's second rope, or PL_NONE */
     uint32_t *kv;                    /* [layers * 2] keys, values; NULL but in inference */
+    uint32_t sample_kv[2];           /* keys, values of samples: of all layers */
     uint32_t partials;
     struct pl_parts_kept *updates; /* [n_job_tensors], states.c; NULL outside of updates */
     uint64_t q, k, n;              /* Q, K columns; N tokens */
-    uint64_t n_targets;            /* capacity of target rows: N, or the sequences of an inference
-                                      job */
+    uint64_t n_targets;            /* capacity of target rows: N, or the sequences of GENERATE */
+    uint64_t seqs;                 /* capacity of sequences */
 };
 
 /* --- create.c: sizes that follow from a shape --- */
@@ -307,12 +308,13 @@ void pl_build_inputs(struct pl_builder *b);
 struct pl_val pl_build_forward(struct pl_builder *b, struct pl_val *trunk, struct pl_tape *tapes);
 
 /* --- inference.c --- */
-/* Returns the most tokens that one run of GENERATE computes. */
-uint64_t pl_build_generate_tokens(const struct pl_job_shape *s);
+/* Returns the most tokens that one run of GENERATE computes for so many sequences. */
+uint64_t pl_build_generate_tokens(const struct pl_job_shape *s, uint64_t seqs);
 void pl_build_kv_cache(struct pl_builder *b); /* job tensors */
 /* Appends keys and values of this run to the cache, then attention over it. Returns o. */
 struct pl_val pl_build_cached_attention(struct pl_builder *b, struct pl_attr attr, struct pl_val qk,
                                         struct pl_val qkv);
+/* Appends the phase: of an inference job, or of the samples of a job that trains. */
 void pl_build_generate_phase(struct pl_builder *b);
 
 /* --- merge_program.c --- */

@@ -3,7 +3,11 @@
  *
  * A run of GENERATE holds a piece of every sequence that has tokens to compute: up to `tokens` of
  * prompts, or one each, in a prefix of the same rows. Only rows from which a token is wanted go
- * through the head, at most one per sequence. */
+ * through the head, at most one per sequence.
+ *
+ * A job that trains has the phase for its samples, with a sequence at a time. Their cache is a
+ * tensor of the phase, so that it takes the place of what a micro-batch keeps, not a place of its
+ * own. */
 #include "estimator/program/emit/tape.h"
 
 #include "estimator/base/checked.h"
@@ -13,9 +17,9 @@
 #define PROMPT_TOKENS 512
 
 /* Room for one token of every sequence at least. */
-uint64_t pl_build_generate_tokens(const struct pl_job_shape *s) {
-    uint64_t all = s->batch_size * s->max_seq_length; /* check_sizes: below 2^31 */
-    return pl_u64_max(s->batch_size, pl_u64_min(all, PROMPT_TOKENS));
+uint64_t pl_build_generate_tokens(const struct pl_job_shape *s, uint64_t seqs) {
+    const uint64_t all = seqs * s->max_seq_length; /* check_sizes: below 2^31 */
+    return pl_u64_max(seqs, pl_u64_min(all, PROMPT_TOKENS));
 }
 
 static uint32_t add_cache(struct pl_builder *b, const char *name, enum pl_role role,
@@ -38,12 +42,31 @@ void pl_build_kv_cache(struct pl_builder *b) {
     }
 }
 
+static uint32_t add_sample_cache(struct pl_builder *b, const char *name, enum pl_role role) {
+    uint64_t rows;
+    if (!pl_u64_mul(b->m->layers, b->s->max_seq_length, &rows) || rows > UINT32_MAX) {
+        b->err = pl_diag_set(b->d, PL_ERR_OVERFLOW,
+                             "the cache of samples has more rows than 32 bits can count");
+        return PL_NONE;
+    }
+    const uint32_t id =
+        pl_build_step(b, name, PL_ROWS_FIXED, rows, b->k, b->s->dtype, PL_CATEGORY_KV_CACHE);
+    if (b->err == PL_ERR_OK) b->p->tensors[id].role = role;
+    return id;
+}
+
+/* Keys (0) or values (1) that the current layer has in the cache. */
+static struct pl_operand cache_of_layer(const struct pl_builder *b, int which) {
+    const uint64_t rows = b->s->max_seq_length;
+    if (b->s->inference) return pl_arg(pl_build_now(b, b->kv[2 * b->layer + which]));
+    return pl_arg_rows(pl_build_now(b, b->sample_kv[which]), b->layer * rows, rows);
+}
+
 struct pl_val pl_build_cached_attention(struct pl_builder *b, struct pl_attr attr, struct pl_val qk,
                                         struct pl_val qkv) {
-    uint32_t k = b->kv[2 * b->layer], v = b->kv[2 * b->layer + 1];
     struct pl_operand pos = pl_arg(b->in.positions), offsets = pl_arg(b->in.offsets);
     attr.context = (uint32_t)b->s->max_seq_length;
-    struct pl_operand kc = pl_arg(pl_build_now(b, k)), vc = pl_arg(pl_build_now(b, v));
+    struct pl_operand kc = cache_of_layer(b, 0), vc = cache_of_layer(b, 1);
     struct pl_operand new_kv[] = {
         pl_arg_cols(qk, b->q, b->k), pl_arg_cols(qkv, b->q + b->k, b->k), pos, offsets, kc, vc};
     struct pl_operand cache[] = {kc, vc};
@@ -51,12 +74,8 @@ struct pl_val pl_build_cached_attention(struct pl_builder *b, struct pl_attr att
 
     uint32_t o = pl_build_activation(b, "o", PL_ROWS_TOKENS, b->q);
     struct pl_operand ws = pl_build_workspace(b, PL_OP_ATTENTION_CACHED, &attr, b->n, b->q);
-    struct pl_operand in[] = {pl_arg_cols(qk, 0, b->q),
-                              pl_arg(pl_build_now(b, k)),
-                              pl_arg(pl_build_now(b, v)),
-                              pos,
-                              offsets,
-                              ws};
+    struct pl_operand in[] = {
+        pl_arg_cols(qk, 0, b->q), cache_of_layer(b, 0), cache_of_layer(b, 1), pos, offsets, ws};
     struct pl_operand out[] = {pl_arg(pl_build_now(b, o))};
     PL_EMIT(b, ATTENTION_CACHED, attr, in, out);
     return pl_build_now(b, o);
@@ -73,12 +92,32 @@ static void last_logits(struct pl_builder *b, struct pl_val h) {
     pl_build_logits(b, pl_arg(h), pl_arg(pl_build_now(b, logits)));
 }
 
-void pl_build_generate_phase(struct pl_builder *b) {
-    pl_build_begin_phase(b, PL_PHASE_GENERATE);
+static void forward(struct pl_builder *b) {
     pl_build_inputs(b);
     struct pl_tape head;
     struct pl_val trunk, pending = pl_build_forward(b, &trunk, NULL);
     const pl_var h = pl_build_head_rows(b, trunk, pending, false, &head);
     last_logits(b, pl_tape_value(&head, h));
+}
+
+/* Rows of the phase are those of one sequence, whatever a micro-batch has. */
+static void forward_sample(struct pl_builder *b) {
+    const uint64_t n = b->n, n_targets = b->n_targets, seqs = b->seqs;
+    b->n_targets = b->seqs = 1;
+    b->n = pl_build_generate_tokens(b->s, b->seqs);
+    b->sample_kv[0] = add_sample_cache(b, "k_cache", PL_ROLE_KEYS);
+    if (b->err == PL_ERR_OK) b->sample_kv[1] = add_sample_cache(b, "v_cache", PL_ROLE_VALUES);
+    if (b->err == PL_ERR_OK) forward(b);
+    b->n = n;
+    b->n_targets = n_targets;
+    b->seqs = seqs;
+}
+
+void pl_build_generate_phase(struct pl_builder *b) {
+    pl_build_begin_phase(b, PL_PHASE_GENERATE);
+    if (b->s->inference)
+        forward(b);
+    else
+        forward_sample(b);
     pl_build_end_phase(b);
 }

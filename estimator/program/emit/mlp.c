@@ -127,9 +127,10 @@ void pl_step_mlp_gradient(struct pl_tape *t, const struct pl_step *s) {
 /* --- the tape -------------------------------------------------------------------------------- */
 
 /* True if the MLP is computed in chunks. Values that are kept for the gradient are there for all
- * tokens, which rules it out. */
+ * tokens, which rules it out; what GENERATE computes at once is few tokens. */
 static bool in_chunks(const struct pl_builder *b) {
-    return b->p->mlp_chunk_tokens < b->n && !pl_tape_keeps(b, PL_PART_MLP);
+    return b->p->mlp_chunk_tokens < b->n && b->phase != PL_PHASE_GENERATE &&
+           !pl_tape_keeps(b, PL_PART_MLP);
 }
 
 pl_var pl_tape_mlp(struct pl_tape *t, pl_var x, enum pl_value_part part, const char *name,

@@ -1,5 +1,5 @@
 /* phases.c - load, micro-step, optimizer, evaluation, save: the whole program in order. inference.c
- * has what inference does instead. */
+ * has what inference does instead, and what samples of a model in training add. */
 #include "estimator/base/alloc.h"
 #include "estimator/program/emit/exchange.h"
 #include "estimator/program/emit/tape.h"
@@ -37,7 +37,7 @@ static struct pl_val input(struct pl_builder *b, const char *name, enum pl_role 
 
 void pl_build_inputs(struct pl_builder *b) {
     struct pl_inputs *in = &b->in;
-    uint64_t seqs = b->p->seqs;
+    const uint64_t seqs = b->seqs;
     in->weights = PL_NO_VAL;
     in->ids = input(b, "ids", PL_ROLE_IDS, PL_ROWS_TOKENS, 0, PL_DTYPE_I32);
     if (b->training && pl_build_embedding_trains(b))
@@ -216,4 +216,5 @@ void pl_build_phases(struct pl_builder *b) {
     if (b->s->eval && b->err == PL_ERR_OK) forward_phase(b, PL_PHASE_EVAL);
     if (b->s->reference && b->err == PL_ERR_OK) forward_phase(b, PL_PHASE_REFERENCE);
     if (staged && b->s->save && b->err == PL_ERR_OK) staging_phase(b, PL_PHASE_SAVE);
+    if (b->s->samples && b->err == PL_ERR_OK) pl_build_generate_phase(b);
 }

@@ -292,7 +292,7 @@ static void run_attention(struct pl_tape *t, const struct pl_step *s, uint32_t m
     struct pl_value *o = &t->values[s->out[0]], *lse = &t->values[s->out[1]];
     struct pl_attr attr = attention_attr(b);
     (void)missing;
-    if (b->kv) {
+    if (b->phase == PL_PHASE_GENERATE) {
         o->val = pl_build_cached_attention(b, attr, qk, qkv);
         return;
     }
