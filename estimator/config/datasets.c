@@ -61,7 +61,8 @@ static pl_err parse_split(const struct pl_key_input *in, const struct pl_node *n
     if (err == PL_ERR_CONFIG_RANGE && strchr(node->text, '['))
         pl_diag_hint(
             in->d,
-            "slices of a data set are not supported: `val_set_size` holds out rows of every file");
+            "`max_samples: N` reads the first N rows of an entry; `val_set_size` holds out rows of "
+            "every file");
     if (out->split > PL_SPLIT_EVAL) out->split = PL_SPLIT_EVAL;
     return err;
 }
@@ -83,6 +84,23 @@ static pl_err parse_weight(const struct pl_key_input *in, const struct pl_node *
             "2 passes over the file twice an epoch, 0.5 over half of it; to leave a "
             "file out, remove its entry");
     out->weight = v;
+    return PL_ERR_OK;
+}
+
+static pl_err parse_max_samples(const struct pl_key_input *in, const struct pl_node *node,
+                                struct pl_dataset *out) {
+    uint64_t v;
+    if (is_null(node)) return PL_ERR_OK;
+    if (node->kind != PL_NODE_SCALAR || !node->plain || pl_scalar_int(node->text, &v) != PL_INT_OK)
+        return pl_origin_fail(in->origin, node, PL_ERR_CONFIG_TYPE, in->d,
+                              "`max_samples` of an entry of `%s` must be a whole number",
+                              in->written);
+    if (!v)
+        return pl_key_fail_hint(in,
+                                pl_origin_fail(in->origin, node, PL_ERR_CONFIG_RANGE, in->d,
+                                               "`max_samples` is 0, and at least 1"),
+                                "to leave a file out, remove its entry");
+    out->max_samples = v;
     return PL_ERR_OK;
 }
 
@@ -129,6 +147,7 @@ static const struct entry_key {
     {NULL, "path", parse_path, 0},
     {NULL, "format", parse_format, 0},
     {NULL, "weight", parse_weight, 0},
+    {NULL, "max_samples", parse_max_samples, 0},
     {NULL, "split", parse_split, 0},
 #define X(column, key) {NULL, #key, NULL, PL_COLUMN_##column},
     PL_COLUMNS(X)
@@ -177,10 +196,12 @@ static pl_err unknown_dataset_key(const struct pl_key_input *in, const struct pl
     }
     const char *near = pl_text_nearest(key->text, names, n);
     if (near) pl_diag_hint(in->d, "did you mean `%s`?", near);
-    return near ? err
-                : pl_key_fail_hint(in, err,
-                                   "an entry has `path`, `format`, `weight`, `split` and names of "
-                                   "columns such as `field_output`");
+    return near
+               ? err
+               : pl_key_fail_hint(
+                     in, err,
+                     "an entry has `path`, `format`, `weight`, `max_samples`, `split` and names of "
+                     "columns such as `field_output`");
 }
 
 /* The place where each key of an entry was given: [0, N_ENTRY_KEYS) are the keys, then the
@@ -311,6 +332,8 @@ static void print_mixing(const struct pl_dataset *ds, struct pl_text *out) {
         pl_text_add(out, ", weight: ");
         pl_scalar_write_f64(out, ds->weight);
     }
+    if (ds->max_samples)
+        pl_text_addf(out, ", max_samples: %llu", (unsigned long long)ds->max_samples);
     if (ds->split != PL_SPLIT_TRAIN) pl_text_addf(out, ", split: %s", dataset_splits[ds->split]);
     pl_columns_write(&ds->columns, out);
 }

@@ -17,10 +17,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define PL_AUTO UINT32_MAX
+#define PL_AUTO       UINT32_MAX
 #define PL_AUTO_BYTES UINT64_MAX
-#define PL_UNSET_U32 (UINT32_MAX - 1) /* U32 and ENUM keys whose default is "" */
-#define PL_UNSET_U64 (UINT64_MAX - 1)
+#define PL_UNSET_U32  (UINT32_MAX - 1) /* U32 and ENUM keys whose default is "" */
+#define PL_UNSET_U64  (UINT64_MAX - 1)
 /* An F64 key whose default is "" holds NaN while it is unset. */
 
 enum { PL_INIT_PRETRAINED, PL_INIT_RANDOM };
@@ -78,7 +78,7 @@ enum {
 enum { PL_REFERENCE_BASE, PL_REFERENCE_INITIAL };
 enum { PL_TRUNCATION_KEEP_START, PL_TRUNCATION_KEEP_END };
 enum { PL_TRAIN_ON_ALL, PL_TRAIN_ON_RESPONSES, PL_TRAIN_ON_LAST };
-enum { PL_CHAT_TEMPLATE_AUTO }; /* the others in the order of the row's choices */
+enum { PL_CHAT_TEMPLATE_AUTO };                /* the others in the order of the row's choices */
 #define PL_CHAT_TEMPLATE_FILE (UINT32_MAX - 2) /* the choice that stands for a template in a file */
 
 struct pl_str_list {
@@ -127,8 +127,10 @@ struct pl_dataset {
     char *path; /* owned */
     struct pl_columns columns;
     uint32_t format;
-    uint32_t split; /* PL_SPLIT_*: an entry of `datasets` may be for evaluation */
-    double weight;  /* passes over the file in an epoch; 1 = every row once */
+    uint32_t split;        /* PL_SPLIT_*: an entry of `datasets` may be for evaluation */
+    double weight;         /* passes over the file in an epoch; 1 = every row once */
+    uint64_t max_samples;  /* the first rows of its files, so many at most; 0 = all */
+    uint32_t number;       /* of the entry, where one stands for each of its files */
     uint64_t line, column; /* where the YAML named it */
 };
 #define PL_DATASET_DEFAULT ((struct pl_dataset){.format = PL_FORMAT_AUTO, .weight = 1})
@@ -164,10 +166,10 @@ struct pl_job {
 #define X(key, type, def, lo, hi, choices, help) pl_type_##type key;
     PL_CONFIG_KEYS(X)
 #undef X
-    bool given[PL_KEY_COUNT]; /* set by the file or an override, not by its default */
+    bool given[PL_KEY_COUNT];  /* set by the file or an override, not by its default */
     bool unread[PL_KEY_COUNT]; /* a value was given and refused; never set in a job that was read */
     struct pl_place place[PL_KEY_COUNT];
-    char *path; /* path of the YAML file, NULL if the job came from flags alone */
+    char *path;            /* path of the YAML file, NULL if the job came from flags alone */
     uint32_t auto_samples; /* not a key: samples of a step whose size no key gives, computed from
                             * the rows. 0: not decided (pl_job_step_samples); PL_UNSET_U32: a step
                             * is made of micro-batches, however many samples they hold */

@@ -100,8 +100,11 @@
     X(adapter_path, PATH, "", 0, 0, "", "PEFT directory to continue from")                         \
     X(freeze_layers, U32, "0", 0, 100000, "", "freeze the embedding and the first N layers")       \
     X(datasets, DATASETS, "", 0, 0, "",                                                            \
-      "list of {path, format, weight, split}; formats: auto, text, alpaca, messages, sharegpt, "   \
-      "prompt_completion, tokens, preference; weight: passes over the file in an epoch; split: "   \
+      "list of {path, format, weight, max_samples, split}; formats: auto, text, alpaca, "          \
+      "messages, "                                                                                 \
+      "sharegpt, prompt_completion, tokens, preference; weight: passes over the file in an "       \
+      "epoch; "                                                                                    \
+      "max_samples: the first so many rows of its files alone; split: "                            \
       "train, or eval for evaluation data; names of columns: field_text, field_instruction, "      \
       "field_input, field_output, field_system, field_prompt, field_completion, field_messages, "  \
       "field_chosen, field_rejected, field_label, message_field_role, message_field_content, "     \

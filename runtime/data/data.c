@@ -1,5 +1,6 @@
 /* data.c - opens data files: every row is read once and checked, its offset is kept. */
 #include "runtime/data/data.h"
+#include "runtime/data/data_state.h"
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "estimator/base/open_file.h"
@@ -23,53 +24,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct stored_row {  /* all that stays in memory of a row */
-    uint64_t offset; /* offset of the row in its file, or in the cache */
-    uint32_t bytes;  /* bytes of the row, or its tokens in the cache */
-    uint32_t tokens; /* that are computed; CUT: the row had more */
-    uint64_t digest; /* digest of the sample when the row was first read */
-};
-
 #define CUT UINT32_C(0x80000000)
-
-struct data_file {
-    struct pl_data_file info;
-    char *path; /* owned; info.path is the same */
-    int fd;     /* -1: closed for the time being, or not needed any more */
-    bool packed;
-    struct pl_content content; /* while the file is indexed, and when it is packed */
-    uint64_t content_bytes;    /* unpacked; 0: not known */
-    struct pl_cache cache;     /* path NULL: rows are parsed from the file itself */
-    const struct pl_format *format;
-    struct pl_row_shape shape;
-    bool csv, parquet;
-    struct pl_csv header; /* columns of a CSV file */
-    bool detected;
-};
-
-struct pl_data {
-    struct data_file *files;
-    uint32_t n_files;
-    struct pl_pool pool; /* pool of descriptors for the files and their caches */
-    struct pl_unpacked unpacked;
-    struct stored_row *rows;
-    uint64_t n_rows, cap_rows;
-    struct pl_data_stats stats;
-    struct pl_longest longest; /* longest first */
-    struct pl_row_parser parser;
-    const struct pl_job *job; /* borrowed while opening, as these three */
-    const struct pl_model *model;
-    struct pl_dataset_list entries; /* items owned, their paths borrowed */
-    const struct pl_data_watch *watch;
-    uint64_t max_tokens; /* of all samples of a row */
-    bool prefers;        /* rows are of preferences */
-    uint64_t positions;  /* that the model was made for; 0 = it scales them */
-    uint32_t overlength;
-    pthread_mutex_t lock; /* guards the following members, and the parser */
-    struct pl_text json;  /* a CSV record as a row */
-    char *buf;            /* bytes of one row */
-    size_t buf_cap;
-};
 
 /* The row as JSON; false: the scanner of the parser says what is wrong. */
 static bool as_json(struct pl_data *data, struct data_file *f, const char **text, size_t *n) {
@@ -277,7 +232,7 @@ static void tell(const struct pl_data *data, const struct data_file *f, uint64_t
 /* Parses and counts every row of the file. */
 static pl_err take_rows(struct pl_data *data, struct data_file *f, struct index *ix,
                         struct pl_diag *d) {
-    for (; ix->more;) {
+    while (ix->more && f->info.rows + ix->remarks.dropped.n < f->most) {
         const struct pl_raw_row *row = &ix->row;
         data->parser.line = row->line;
         if (!parse_text(data, f, row->text, row->n, row->ends_file, ix->sample))
@@ -295,6 +250,8 @@ static void add_facts(const struct pl_data *data, const struct data_file *f, str
     pl_text_addf(out, "at most %llu tokens, overlength %u, positions %llu\n",
                  (unsigned long long)data->max_tokens, data->overlength,
                  (unsigned long long)data->positions);
+    if (f->most != UINT64_MAX)
+        pl_text_addf(out, "the first %llu rows\n", (unsigned long long)f->most);
     pl_row_parser_add_facts(&data->parser, f->format, out);
 }
 
@@ -412,6 +369,7 @@ static pl_err index_file(struct pl_data *data, const struct pl_job *job, struct 
     } else {
         err = take_file(data, f, &ix, &kept, notes, d);
     }
+    f->passed = f->info.rows + ix.remarks.dropped.n;
     if (err == PL_ERR_OK) end_remarks(data, f, &ix.remarks, notes);
 out:
     pl_cache_abandon(&ix.writer);
@@ -455,6 +413,8 @@ static pl_err open_file(struct pl_data *data, const struct pl_dataset *ds, struc
     f->csv = f->header.separator != 0;
     PL_TRY(take_shape(job, ds, f, d));
     f->info = (struct pl_data_file){.path = f->path, .weight = ds->weight};
+    f->most = ds->max_samples ? ds->max_samples : UINT64_MAX;
+    f->entry = ds->number;
     return PL_ERR_OK;
 }
 
@@ -484,12 +444,21 @@ static pl_err unpack(struct pl_data *data, struct data_file *f, struct pl_diag *
     return PL_ERR_OK;
 }
 
+/* Leaves for a file the rows of `max_samples` that files of its entry before it had not. */
+static void take_share(struct pl_data *data, uint32_t i) {
+    struct data_file *f = &data->files[i];
+    for (uint32_t k = i; f->most != UINT64_MAX && k-- && data->files[k].entry == f->entry;)
+        f->most -= pl_u64_min(f->most, data->files[k].passed);
+}
+
 static pl_err read_all(struct pl_data *data, struct pl_text *notes, struct pl_diag *d) {
     struct pl_sample s = {0};
     pl_err err = PL_ERR_OK;
     for (uint32_t i = 0; i < data->n_files; i++) {
-        PL_TRY_GOTO(unpack(data, &data->files[i], d), out);
+        take_share(data, i);
         data->files[i].info.first = data->n_rows;
+        if (!data->files[i].most) continue;
+        PL_TRY_GOTO(unpack(data, &data->files[i], d), out);
         PL_TRY_GOTO(index_file(data, data->job, &data->files[i], &s, notes, d), out);
     }
     if (!data->stats.supervised_tokens)
@@ -504,46 +473,7 @@ out:
     return err;
 }
 
-/* --- the three stages of opening ------------------------------------------------------------- */
-
-static bool is_for_tokenizer(const struct pl_dataset *entry, uint32_t stage) {
-    const struct pl_format *f = pl_format_find(entry->format, stage);
-    return entry->columns.name[PL_COLUMN_PROMPT_FORMAT] || (f && pl_format_needs_tokenizer(f));
-}
-
-static pl_err open_tokenizer(struct pl_data *data, struct pl_diag *d) {
-    for (uint32_t i = 0; i < data->entries.n; i++)
-        if (is_for_tokenizer(&data->entries.items[i], data->job->stage))
-            return pl_encoder_open(&data->parser.encoder, data->job, data->model, d);
-    return PL_ERR_OK;
-}
-
-/* Takes the items of *entries. */
-static pl_err begin(const struct pl_job *job, const struct pl_model *m,
-                    struct pl_dataset_list *entries, struct pl_data **out, struct pl_diag *d) {
-    struct pl_data *data = pl_calloc(1, sizeof *data);
-    if (!data || pthread_mutex_init(&data->lock, NULL) != 0) {
-        free(data);
-        free(entries->items);
-        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for %u data files", entries->n);
-    }
-    data->job = job;
-    data->model = m;
-    data->unpacked = PL_UNPACKED_NONE;
-    data->entries = *entries;
-    data->prefers = pl_job_prefers(job);
-    data->max_tokens = (uint64_t)job->max_seq_length * pl_job_group(job);
-    data->parser.rule =
-        (struct pl_preference_rule){job->stage, job->truncation, job->max_seq_length};
-    data->overlength = job->overlength;
-    data->positions = m->n_ropes && m->rope[0].type == PL_ROPE_DEFAULT ? m->max_positions : 0;
-    pl_err err = open_tokenizer(data, d);
-    if (err == PL_ERR_OK)
-        *out = data;
-    else
-        pl_data_close(&data);
-    return err;
-}
+/* --- opening: every file, then all rows ------------------------------------------------------ */
 
 static pl_err open_all(struct pl_data *data, const struct pl_dataset_list *list,
                        struct pl_diag *d) {
@@ -572,62 +502,6 @@ pl_err pl_data_read(struct pl_data *data, struct pl_text *notes, const struct pl
     pl_err err = read_all(data, notes, d);
     data->watch = NULL;
     return err;
-}
-
-static pl_err open_begun(struct pl_data *begun, struct pl_text *notes, struct pl_data **out,
-                         struct pl_diag *d) {
-    pl_err err = pl_data_find(begun, d);
-    if (err == PL_ERR_OK) err = pl_data_read(begun, notes, NULL, d);
-    if (err == PL_ERR_OK)
-        *out = begun;
-    else
-        pl_data_close(&begun);
-    return err;
-}
-
-pl_err pl_data_open(const struct pl_job *job, const struct pl_model *m,
-                    const struct pl_dataset_list *list, struct pl_text *notes, struct pl_data **out,
-                    struct pl_diag *d) {
-    struct pl_dataset_list entries = {.items = pl_calloc((size_t)list->n + 1, sizeof *list->items)};
-    struct pl_data *begun = NULL;
-    *out = NULL;
-    if (!entries.items) return pl_host_oom(d, "the list of data files");
-    memcpy(entries.items, list->items, list->n * sizeof *list->items);
-    entries.n = list->n;
-    PL_TRY(begin(job, m, &entries, &begun, d));
-    return open_begun(begun, notes, out, d);
-}
-
-static const struct pl_dataset_list *whole_list(const struct pl_job *job, uint32_t split) {
-    if (split == PL_SPLIT_EVAL && job->eval_datasets.n) return &job->eval_datasets;
-    return &job->datasets;
-}
-
-pl_err pl_data_begin_split(const struct pl_job *job, const struct pl_model *m, uint32_t split,
-                           struct pl_data **out, struct pl_diag *d) {
-    const struct pl_dataset_list *all = whole_list(job, split);
-    bool single = job->dataset && split == PL_SPLIT_TRAIN;
-    struct pl_dataset_list list = {.items = pl_calloc((size_t)all->n + 1, sizeof *list.items)};
-    *out = NULL;
-    if (!list.items) return pl_host_oom(d, "the list of data files");
-    if (single) {
-        list.items[list.n] = PL_DATASET_DEFAULT;
-        list.items[list.n++].path = job->dataset;
-    }
-    for (uint32_t i = 0; i < all->n; i++)
-        if (all == &job->eval_datasets || all->items[i].split == split)
-            list.items[list.n++] = all->items[i];
-    if (list.n) return begin(job, m, &list, out, d);
-    free(list.items);
-    return PL_ERR_OK;
-}
-
-pl_err pl_data_open_split(const struct pl_job *job, const struct pl_model *m, uint32_t split,
-                          struct pl_text *notes, struct pl_data **out, struct pl_diag *d) {
-    struct pl_data *begun = NULL;
-    *out = NULL;
-    PL_TRY(pl_data_begin_split(job, m, split, &begun, d));
-    return begun ? open_begun(begun, notes, out, d) : PL_ERR_OK;
 }
 
 void pl_data_close(struct pl_data **data) {

@@ -18,32 +18,13 @@
 #include "estimator/config/job.h"
 #include "estimator/model/model.h"
 #include "runtime/data/chat/message.h"
-#include "runtime/data/data_stats.h"
+#include "runtime/data/data_file.h"
 #include "runtime/data/longest_rows.h"
 #include "runtime/data/prompt_form.h"
 #include "runtime/data/sample.h"
 
 struct pl_data;
 struct pl_tokenizer;
-
-/* A file of the data and its rows, which are consecutive. */
-struct pl_data_file {
-    const char *path; /* path that was opened */
-    uint64_t first, rows;
-    double weight;
-    struct pl_data_stats stats;
-};
-
-/* The progress of reading a file for the first time. */
-struct pl_data_reading {
-    const char *path;
-    uint64_t done_bytes, bytes; /* bytes of its unpacked content */
-    uint64_t rows;              /* so far */
-};
-struct pl_data_watch {
-    void (*reading)(void *ctx, const struct pl_data_reading *at); /* called after every row */
-    void *ctx;
-};
 
 /* Opens the files of `list` (paths resolved by pl_job_input_path). Rules for length, vocabulary and
  * tokenizer come from job and model. `notes` gets one line per warning. */

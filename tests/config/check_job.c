@@ -111,6 +111,8 @@ static const struct {
     {"datasets: [{path: a, format: }]", "datasets", "[{path: a, format: auto}]"},
     {"datasets: [{path: a, weight: 2, split: train}]", "datasets",
      "[{path: a, format: auto, weight: 2}]"},
+    {"datasets: [{path: a, max_samples: 0x10}]", "datasets",
+     "[{path: a, format: auto, max_samples: 16}]"},
     {"datasets: [{path: a, weight: 0.1}, {path: b, split: eval}]", "datasets",
      "[{path: a, format: auto, weight: 0.1}, {path: b, format: auto, split: eval}]"},
     {"datasets: [{path: a, split: validation, weight: }]", "datasets",

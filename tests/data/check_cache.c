@@ -501,6 +501,9 @@ static void dropping(struct fixture *f) {
 static void wider(struct fixture *f) {
     f->model.vocab = 2000;
 }
+static void fewer(struct fixture *f) {
+    f->set.max_samples = 5;
+}
 static void another_row(struct fixture *f) {
     FILE *out = fopen(f->path, "a");
     ck_assert(out && fputs("{\"input_ids\":[1,2]}\n", out) >= 0 && fclose(out) == 0);
@@ -511,8 +514,8 @@ static void same_length(struct fixture *f) {
 }
 
 START_TEST(whatever_tokens_depend_on_gives_another_file) {
-    static void (*const changes[])(struct fixture *) = {longer, dropping, wider, another_row,
-                                                        same_length};
+    static void (*const changes[])(struct fixture *) = {longer, dropping,    wider,
+                                                        fewer,  another_row, same_length};
     struct fixture f;
     start(&f);
     open_ok(&f);

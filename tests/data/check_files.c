@@ -51,6 +51,64 @@ START_TEST(packed_files_directories_and_patterns_are_read) {
 }
 END_TEST
 
+/* The first rows of an entry, over all of its files; blanks and what comes after are not read. */
+static const struct {
+    const char *path;
+    uint64_t most;
+    const char *rows;
+} parts[] = {
+    {FILES "dir", 1, "two$"},           {FILES "dir", 2, "two$one$"},
+    {FILES "dir", 3, "two$one$three$"}, {FILES "dir", 1000, "two$one$three$"},
+    {FILES "two.jsonl.gz", 1, "ab$"},   {FILES "twice.jsonl.gz", 3, "ab$cd$ab$"},
+};
+
+START_TEST(the_first_rows_of_an_entry_are_read) {
+    struct fixture f;
+    char all[2048];
+    fixture_start(&f, PL_FORMAT_AUTO);
+    snprintf(f.path, sizeof f.path, "%s", parts[_i].path);
+    f.set.max_samples = parts[_i].most;
+    ck_assert_msg(fixture_open(&f) == PL_ERR_OK, "%s", f.d.message);
+    ck_assert_str_eq(all_rows(&f, all), parts[_i].rows);
+    fixture_finish(&f);
+}
+END_TEST
+
+/* Each entry has rows of its own, and what is damaged after them is not seen. */
+START_TEST(entries_do_not_share_their_rows) {
+    struct fixture f;
+    char all[2048];
+    static const char text[] = "{\"text\":\"a\"}\n{\"text\":\"b\"}\nno row\n";
+    fixture_start(&f, PL_FORMAT_TEXT);
+    fixture_write(&f, text, strlen(text));
+    struct pl_dataset two[2] = {f.set, f.set};
+    two[0].max_samples = 1;
+    two[1].max_samples = 2;
+    f.list = (struct pl_dataset_list){two, 2};
+    ck_assert_msg(fixture_open(&f) == PL_ERR_OK, "%s", f.d.message);
+    ck_assert_str_eq(all_rows(&f, all), "a$a$b$");
+    two[1].max_samples = 3;
+    ck_assert_int_eq(fixture_open(&f), PL_ERR_DATA_SYNTAX);
+    fixture_finish(&f);
+}
+END_TEST
+
+/* As the rows of a file are counted before any is left out. */
+START_TEST(a_row_that_is_dropped_is_one_of_the_first) {
+    struct fixture f;
+    char all[2048];
+    static const char text[] = "{\"text\":\"a\"}\n{\"text\":\"too long\"}\n{\"text\":\"b\"}\n";
+    fixture_start(&f, PL_FORMAT_TEXT);
+    fixture_write(&f, text, strlen(text));
+    f.job.max_seq_length = 4;
+    f.job.overlength = PL_OVERLENGTH_DROP;
+    f.set.max_samples = 2;
+    ck_assert_msg(fixture_open(&f) == PL_ERR_OK, "%s", f.d.message);
+    ck_assert_str_eq(all_rows(&f, all), "a$");
+    fixture_finish(&f);
+}
+END_TEST
+
 static const char *const csv[] = {FILES "rows.csv", FILES "rows.csv.gz"};
 
 START_TEST(rows_of_csv_are_rows) {
@@ -222,6 +280,9 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("files");
     TCase *t = tcase_create("files");
+    tcase_add_loop_test(t, the_first_rows_of_an_entry_are_read, 0, ROWS(parts));
+    tcase_add_test(t, entries_do_not_share_their_rows);
+    tcase_add_test(t, a_row_that_is_dropped_is_one_of_the_first);
     tcase_add_loop_test(t, packed_files_directories_and_patterns_are_read, 0, ROWS(texts));
     tcase_add_loop_test(t, rows_of_csv_are_rows, 0, ROWS(csv));
     tcase_add_loop_test(t, what_cannot_be_read_says_where_and_what_to_do, 0, ROWS(refusals));
