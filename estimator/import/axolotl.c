@@ -417,7 +417,7 @@ static const struct {
     {"field_rejected", NULL},
     {"field_thinking", "a column with the reasoning of the answers"},
     {"drop_system_message", "the system's message is left out"},
-    {"shards", "a part of the rows alone: cut the file"},
+    {"shards", "a part of the rows, drawn at random: `max_samples` reads the first ones"},
     {"message_field_training", "a key that says which messages are trained on"},
     {"roles_to_train", NULL},
     {"train_on_eos", NULL},

@@ -126,8 +126,11 @@ void pl_data_words(struct pl_import *im, const char *key,
 /* Adds the words of TRL's own rows of preferences, if the stage reads such; true: it does. */
 bool pl_data_prefers(struct pl_import *im);
 void pl_data_weight(struct pl_import *im, const struct pl_node *value);
+/* Adds `max_samples`; 0: nothing. */
+void pl_data_samples(struct pl_import *im, uint64_t most);
 void pl_data_end(struct pl_import *im);
-/* Tells what a part of a data set other than all of it would have been. `t` says the place. */
+/* Adds what a part of a data set is here, as `train[:1000]`, or tells what it would have been. `t`
+ * says the place. */
 void pl_data_split(struct pl_import *im, const struct pl_taken *t, const char *split);
 
 /* ---- training on preferences ---- */

@@ -102,12 +102,32 @@ void pl_data_end(struct pl_import *im) {
     pl_text_add(&im->data, "}");
 }
 
+void pl_data_samples(struct pl_import *im, uint64_t most) {
+    if (most && begin_word(im, "max_samples"))
+        pl_text_addf(&im->data, "%llu", (unsigned long long)most);
+}
+
+/* Returns N of "train[:N]"; 0: the split is none of its first rows. */
+static uint64_t first_rows(const char *split) {
+    static const char begin[] = "train[:";
+    char *end;
+    if (strncmp(split, begin, strlen(begin)) != 0) return 0;
+    const char *number = split + strlen(begin);
+    const unsigned long long n = strtoull(number, &end, 10);
+    return *number >= '1' && *number <= '9' && strcmp(end, "]") == 0 && n < INT64_MAX ? n : 0;
+}
+
 void pl_data_split(struct pl_import *im, const struct pl_taken *t, const char *split) {
     char shown[PL_EXCERPT_BYTES];
     if (!*split || strcmp(split, "train") == 0) return;
-    if (strchr(split, '['))
+    if (first_rows(split)) {
+        pl_import_note_entry(im, PL_IMPORT_MAPPED, t, "the rows `%s`",
+                             pl_scalar_excerpt(split, shown));
+        pl_data_samples(im, first_rows(split));
+    } else if (strchr(split, '['))
         pl_import_note_entry(im, PL_IMPORT_MISSED, t,
-                             "the rows `%s` alone: all rows of the file are read; cut the file",
+                             "the rows `%s` alone: all rows of the file are read; cut the file, "
+                             "or write `max_samples: N` for its first rows",
                              pl_scalar_excerpt(split, shown));
     else
         pl_import_note_entry(im, PL_IMPORT_INERT, t, "the split `%s`: name its file in `path`",

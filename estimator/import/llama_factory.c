@@ -128,14 +128,6 @@ static PL_MAP(map_packing) {
         pl_import_miss(im, t, "attention crosses from one sample to the next there, and not here");
 }
 
-static PL_MAP(map_samples) {
-    (void)row;
-    pl_import_miss(im, t,
-                   "the first %.20s rows of each file alone: all are read here; cut the "
-                   "files",
-                   pl_node_text(t->value));
-}
-
 static const struct pl_import_row rows[] = {
     {"model", PL_KEY_model, pl_map_same, NULL, NULL},
     {"finetuning_type|peft_config.name", PL_KEY_mode, pl_map_word, types, NULL},
@@ -169,7 +161,6 @@ static const struct pl_import_row rows[] = {
     {"cutoff_len", PL_KEY_max_seq_length, pl_map_same, NULL, NULL},
     {"packing", PL_KEY_packing, map_packing, NULL, NULL},
     {"neat_packing", PL_KEY_packing, pl_map_flag, NULL, NULL},
-    {"max_samples", PL_KEY_COUNT, map_samples, NULL, NULL},
     {"train_on_prompt", PL_KEY_train_on, pl_map_word,
      (const struct pl_word[]){{"true", "all", NULL}, {"false", "responses", NULL}, PL_WORDS_END},
      NULL},
@@ -391,12 +382,34 @@ static void describe_columns(struct pl_import *im, const struct pl_taken *t, con
         pl_import_note_entry(im, PL_IMPORT_MISSED, t, "rows of preferences without their stage");
 }
 
+/* The data of a configuration. */
+struct sources {
+    const char *folder;
+    json_t *infos; /* of dataset_info.json; NULL: it is not there */
+    uint64_t most; /* rows of each data set; 0: all */
+    struct pl_taken said; /* where `most` is above 0 */
+};
+
+/* src/llamafactory/data/loader.py: `num_samples` of a data set are drawn, then the first
+ * `max_samples` of what is left are taken, before anything is mixed. */
+static void describe_samples(struct pl_import *im, const struct pl_taken *t, const json_t *info,
+                             const struct sources *from) {
+    uint64_t most = from->most;
+    const json_int_t drawn = json_integer_value(json_object_get(info, "num_samples"));
+    if (drawn > 0)
+        pl_import_note_entry(im, PL_IMPORT_MISSED, t,
+                             "`num_samples`: %lld rows are drawn at random there; here they are "
+                             "the first ones",
+                             (long long)drawn);
+    if (most) pl_import_note_entry(im, PL_IMPORT_MAPPED, &from->said, "`max_samples`");
+    if (drawn > 0 && (!most || (uint64_t)drawn < most)) most = (uint64_t)drawn;
+    pl_data_samples(im, most);
+}
+
 static void describe(struct pl_import *im, const struct pl_taken *t, const json_t *info,
                      const char *split) {
     const bool chat = strcmp(string_in(info, "formatting"), "sharegpt") == 0;
     if (!describe_preferences(im, t, info, chat)) describe_columns(im, t, info, chat);
-    if (json_object_get(info, "num_samples"))
-        pl_import_note_entry(im, PL_IMPORT_MISSED, t, "num_samples: a part of the rows alone");
     if (!split) pl_data_split(im, t, string_in(info, "split"));
 }
 
@@ -407,10 +420,11 @@ static void describe(struct pl_import *im, const struct pl_taken *t, const json_
     "answers"
 
 /* One name of `dataset`: by its entry in dataset_info.json, or by the name of its file. */
-static void read_name(struct pl_import *im, const struct pl_taken *t, const char *folder,
-                      const json_t *infos, const char *name, const char *split) {
+static void read_name(struct pl_import *im, const struct pl_taken *t, const struct sources *from,
+                      const char *name, const char *split) {
+    const char *const folder = from->folder;
     struct pl_text path = {0};
-    const json_t *info = json_object_get(infos, name);
+    const json_t *info = json_object_get(from->infos, name);
     const char *hub = string_in(info, "hf_hub_url"), *file = string_in(info, "file_name");
     if (*hub && !*file)
         pl_text_add(&path, hub);
@@ -428,18 +442,19 @@ static void read_name(struct pl_import *im, const struct pl_taken *t, const char
         pl_import_note_entry(im, PL_IMPORT_MAPPED, t, NO_INFO, folder);
     else
         pl_import_note_entry(im, PL_IMPORT_MISSED, t, NO_INFO PREFERRED, folder);
+    describe_samples(im, t, info, from);
     pl_data_end(im);
 }
 
-static void read_names(struct pl_import *im, const char *path, const json_t *infos,
-                       const char *folder, const char *split) {
+static void read_names(struct pl_import *im, const char *path, const struct sources *from,
+                       const char *split) {
     struct pl_taken t;
     if (!pl_import_take(im, path, &t)) return;
     const char *names = pl_node_text(t.value);
     uint32_t i = 0;
     for (const struct pl_node *item;
          t.value->kind == PL_NODE_SEQUENCE && (item = pl_import_next(im, t.value, &i));)
-        read_name(im, &t, folder, infos, pl_node_text(item), split);
+        read_name(im, &t, from, pl_node_text(item), split);
     while (*names) {
         char name[256];
         names += strspn(names, ", ");
@@ -447,7 +462,7 @@ static void read_names(struct pl_import *im, const char *path, const json_t *inf
         if (n && n < sizeof name) {
             memcpy(name, names, n);
             name[n] = 0;
-            read_name(im, &t, folder, infos, name, split);
+            read_name(im, &t, from, name, split);
         } else if (n) {
             pl_import_miss(im, &t, "the name of a data set of more than 255 bytes");
         }
@@ -455,18 +470,30 @@ static void read_names(struct pl_import *im, const char *path, const json_t *inf
     }
 }
 
+static void read_most(struct pl_import *im, struct sources *from) {
+    double v;
+    if (!pl_import_take(im, "max_samples", &from->said)) return;
+    if (pl_node_number(from->said.value, &v) && v >= 1 && v < 9e15)
+        from->most = (uint64_t)v;
+    else
+        pl_import_miss(im, &from->said, "it is no number of rows");
+}
+
 static void rule_data(struct pl_import *im) {
     struct pl_taken t;
     struct pl_text path = {0};
     const bool has_folder = pl_import_take(im, "dataset_dir", &t);
-    const char *folder = has_folder ? pl_node_text(t.value) : "data";
+    struct sources from = {.folder = has_folder ? pl_node_text(t.value) : "data"};
     if (has_folder) pl_import_inert(im, &t, "each `path` begins with it");
-    pl_text_addf(&path, "%s/dataset_info.json", folder);
-    json_t *infos = path.failed ? NULL : pl_import_json_beside(im, path.data);
-    if (path.failed) im->err = pl_host_oom(im->d, "a path");
-    read_names(im, "dataset", infos, folder, NULL);
-    read_names(im, "eval_dataset", infos, folder, "eval");
-    json_decref(infos);
+    read_most(im, &from);
+    pl_text_addf(&path, "%s/dataset_info.json", from.folder);
+    if (path.failed)
+        im->err = pl_host_oom(im->d, "a path");
+    else
+        from.infos = pl_import_json_beside(im, path.data);
+    read_names(im, "dataset", &from, NULL);
+    read_names(im, "eval_dataset", &from, "eval");
+    json_decref(from.infos);
     pl_text_finish(&path);
     if (!pl_import_take(im, "train_dataset", &t)) return;
     pl_data_begin(im, &t, pl_node_text(t.value));

@@ -200,7 +200,8 @@ static void rule_data(struct pl_import *im) {
                                  "name the file of that configuration");
         if (pl_import_take(im, "dataset_train_split", &part)) {
             pl_data_split(im, &part, pl_node_text(part.value));
-            pl_import_inert(im, &part, "`path` says which rows are read");
+            if (!strchr(pl_node_text(part.value), '['))
+                pl_import_inert(im, &part, "`path` says which rows are read");
         }
         pl_data_end(im);
     }

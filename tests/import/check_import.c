@@ -221,6 +221,15 @@ static const struct {
     {SLOTH "loss_type: sigmoid\nbatch_size: 3\n", "batch_size", "3"},
     {SLOTH "loss_type: sigmoid\n", "warmup_ratio", "0.1"},
     {SLOTH "", "learning_rate", "0.0002"},
+    {TRL "dataset_train_split: train[:1000]\n", "datasets",
+     "[{path: d.jsonl, format: auto, max_samples: 1000}]"},
+    {AX "datasets: [{path: d.jsonl, split: \"train[:20]\", type: alpaca}]\n", "datasets",
+     "[{path: d.jsonl, format: alpaca, max_samples: 20}]"},
+    {LLAMA "dataset: x\nmax_samples: 50\n", "datasets",
+     "[{path: data/x.json, format: auto, max_samples: 50}]"},
+    {LLAMA "dataset: x\neval_dataset: y\nmax_samples: 5\n", "datasets",
+     "[{path: data/x.json, format: auto, max_samples: 5}, {path: data/y.json, format: auto, "
+     "max_samples: 5, split: eval}]"},
     {TUNE "loss: {_component_: torchtune.rlhf.loss.SimPOLoss}\n", "beta", "2"},
     {TUNE "loss: {_component_: torchtune.rlhf.loss.RSOLoss, gamma: 0.3}\n", "beta", "0.3"},
 };
@@ -275,6 +284,11 @@ static const struct {
     {TRL "loss_type: dft\n", "DFT"},
     {TUNE "loss: {_component_: torchtune.rlhf.loss.PPOLoss}\n", "another loss"},
     {TRL "load_best_model_at_end: true\n", "best checkpoint"},
+    {TRL "dataset_train_split: train[:10%]\n", "`max_samples: N`"},
+    {TRL "dataset_train_split: train[:0]\n", "train[:0]"},
+    {AX "datasets: [{path: d.jsonl, split: \"train[5:20]\"}]\n", "cut the file"},
+    {AX "datasets: [{path: d.jsonl, shards: 10}]\n", "drawn at random"},
+    {LLAMA "dataset: x\nmax_samples: some\n", "no number of rows"},
 };
 
 START_TEST(what_is_not_done_is_named) {
