@@ -31,11 +31,10 @@ static pl_err check_prompt(const struct pl_preflight *pf, uint32_t i,
 }
 
 static pl_err add_prompt(struct pl_preflight *pf, uint32_t i, enum pl_prompt_form form,
-                         struct pl_diag *d) {
+                         const struct pl_template_choice *choice, struct pl_diag *d) {
     struct pl_run_prompts *p = &pf->prompts;
     const struct pl_token_list *tokens = &p->text.prompt;
-    PL_TRY(pl_prompt_text_encode_as(&p->text, form, pf->job->sample_prompts.items[i],
-                                    &pf->job->chat_template, d));
+    PL_TRY(pl_prompt_text_encode_as(&p->text, form, pf->job->sample_prompts.items[i], choice, d));
     PL_TRY(check_prompt(pf, i, tokens, d));
     struct pl_run_prompt *prompt = &p->list[p->n];
     prompt->ids = pl_malloc((size_t)tokens->n * sizeof *prompt->ids);
@@ -56,16 +55,27 @@ static pl_err open_text(struct pl_preflight *pf, struct pl_diag *d) {
     return err;
 }
 
-pl_err pl_preflight_prompts(struct pl_preflight *pf, struct pl_diag *d) {
+static pl_err add_prompts(struct pl_preflight *pf, const struct pl_template_choice *choice,
+                          struct pl_diag *d) {
     const uint32_t n = pf->job->sample_prompts.n;
-    if (!pl_job_samples(pf->job)) return PL_ERR_OK;
-    PL_TRY(open_text(pf, d));
+    const enum pl_prompt_form form = pl_data_prompt_form(pf->data.rows);
     pf->prompts.list = pl_calloc(n, sizeof *pf->prompts.list);
     if (!pf->prompts.list) return pl_host_oom(d, "the prompts");
-    const enum pl_prompt_form form = pl_data_prompt_form(pf->data.rows);
     for (uint32_t i = 0; i < n; i++)
-        PL_TRY(add_prompt(pf, i, form, d));
+        PL_TRY(add_prompt(pf, i, form, choice, d));
     return PL_ERR_OK;
+}
+
+/* The file of a template is named from the directory of the job. */
+pl_err pl_preflight_prompts(struct pl_preflight *pf, struct pl_diag *d) {
+    struct pl_template_choice choice = pf->job->chat_template;
+    if (!pl_job_samples(pf->job)) return PL_ERR_OK;
+    PL_TRY(open_text(pf, d));
+    if (choice.path && !(choice.path = pl_job_input_path(pf->job, choice.path)))
+        return pl_host_oom(d, "a path");
+    const pl_err err = add_prompts(pf, &choice, d);
+    free(choice.path);
+    return err;
 }
 
 void pl_run_prompts_finish(struct pl_run_prompts *p) {

@@ -199,6 +199,25 @@ START_TEST(a_prompt_has_the_form_of_the_rows) {
 }
 END_TEST
 
+/* A path of the job is looked for from its own directory. */
+START_TEST(the_template_of_a_file_beside_the_job_is_used) {
+    make("full", "chat_template: own.jinja\nsample_prompts: [Hi]\n");
+    file_write(in_dir(dir, "own.jinja"),
+               "{% for m in messages %}{{ m['role'] }}:{{ m['content'] }};{% endfor %}");
+    file_write(in_dir(dir, "train.jsonl"), textf("%s\n", forms[1].row));
+    struct outcome o = plimsoll_expect(
+        0, "/",
+        (const char *[]){"train", in_dir(dir, "run.yaml"),
+                         textf("datasets=[{path: %s/train.jsonl, format: messages}]", dir),
+                         textf("output_dir=%s/out", dir), "max_steps=1", NULL});
+    outcome_finish(&o);
+    json_t *log = joblog_read(in_dir(dir, "out"));
+    const double n = joblog_number(joblog_event(log, "sample", 0), "prompt_tokens");
+    ck_assert_msg(n == (double)strlen("user:Hi;"), "%g tokens", n);
+    json_decref(log);
+}
+END_TEST
+
 /* --- who is told ------------------------------------------------------------------------------ */
 
 static void find_tags(const char *name, void *ctx) {
@@ -257,6 +276,7 @@ int main(void) {
     tcase_add_test(t, the_last_samples_are_what_the_saved_model_generates);
     tcase_add_test(t, drawn_samples_follow_the_seed);
     tcase_add_loop_test(t, a_prompt_has_the_form_of_the_rows, 0, FORMS);
+    tcase_add_test(t, the_template_of_a_file_beside_the_job_is_used);
     tcase_add_test(t, notes_and_board_tell_every_answer);
     tcase_add_loop_test(t, a_prompt_without_room_for_an_answer_is_refused, 0, REFUSED);
     SRunner *r = srunner_create(s);
