@@ -56,6 +56,7 @@ static const struct {
      {PL_TRAINER_WRITE, "`datasets: [{path: FILE, format: text, field_text: NAME}]`"}},
     {"dataset_name", {PL_TRAINER_WRITE, "`datasets: [FILE]`; nothing is downloaded"}},
     {"train_file", {PL_TRAINER_WRITE, "`datasets: [FILE]`"}},
+    {"max_samples", {PL_TRAINER_WRITE, "`max_samples: N` in an entry of `datasets`"}},
     {"packing_strategy", {PL_TRAINER_WRITE, "`packing: true`: whole samples, best fit"}},
     {"train_on_inputs", {PL_TRAINER_WRITE, ANSWERS}},
     {"completion_only_loss", {PL_TRAINER_WRITE, ANSWERS}},

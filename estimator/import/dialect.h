@@ -79,6 +79,8 @@ bool pl_import_set(struct pl_import *im, enum pl_key_id key, const char *value,
                    const struct pl_taken *t, const char *why);
 bool pl_import_has(const struct pl_import *im, enum pl_key_id key);  /* it was set */
 bool pl_import_said(const struct pl_import *im, enum pl_key_id key); /* by a line, not a default */
+/* Keeps the text of a template for pl_import_place_template(). */
+void pl_import_hold_template(struct pl_import *im, const struct pl_taken *t);
 /* Takes a key back that was set, if it was: a line of theirs has that fate then, and `why` says
  * why. */
 void pl_import_withdraw(struct pl_import *im, enum pl_key_id key, enum pl_import_fate fate,

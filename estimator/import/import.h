@@ -52,8 +52,10 @@ struct pl_import {
     struct pl_text pool;            /* the texts of the notes, each with its NUL */
     struct pl_text data;            /* the entries of `datasets`, as YAML */
     uint32_t n_data;
-    size_t entry_at; /* where the entry begins that is written */
-    char **owned;    /* values of the document after interpolation */
+    size_t entry_at;      /* where the entry begins that is written */
+    const char *template; /* the text of a template that the file holds, borrowed; NULL: none */
+    uint32_t template_note;
+    char **owned; /* values of the document after interpolation */
     uint32_t n_owned;
     pl_err err; /* the first failure that is not the file's: memory */
     struct pl_diag *d;
@@ -68,6 +70,9 @@ pl_err pl_import_parse(struct pl_import *im, const char *path, const char *yaml,
                        enum pl_recipe from, struct pl_diag *d);
 void pl_import_finish(struct pl_import *im); /* leaves {0} */
 
+/* Says where the text of im->template is kept: chat_template is that file, whose name ends with
+ * .jinja. Until then it is not supported. */
+void pl_import_place_template(struct pl_import *im, const char *name);
 uint32_t pl_import_count(const struct pl_import *im, enum pl_import_fate fate);
 /* Appends the YAML, with a comment for every line of the file. */
 void pl_import_write(const struct pl_import *im, struct pl_text *out);

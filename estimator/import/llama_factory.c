@@ -385,8 +385,8 @@ static void describe_columns(struct pl_import *im, const struct pl_taken *t, con
 /* The data of a configuration. */
 struct sources {
     const char *folder;
-    json_t *infos; /* of dataset_info.json; NULL: it is not there */
-    uint64_t most; /* rows of each data set; 0: all */
+    json_t *infos;        /* of dataset_info.json; NULL: it is not there */
+    uint64_t most;        /* rows of each data set; 0: all */
     struct pl_taken said; /* where `most` is above 0 */
 };
 

@@ -15,6 +15,8 @@ PL_MAP(pl_map_template) {
     const char *text = pl_node_text(t->value), *end = strrchr(text, '.');
     if (end && strcmp(end, ".jinja") == 0)
         pl_import_set(im, PL_KEY_chat_template, text, t, NULL);
+    else if (strstr(text, "{{") || strstr(text, "{%"))
+        pl_import_hold_template(im, t);
     else
         pl_import_miss(im, t, "%s: write it to a file FILE.jinja, and `chat_template: FILE.jinja`",
                        (const char *)row->arg);

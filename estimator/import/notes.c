@@ -192,6 +192,37 @@ void pl_import_inert(struct pl_import *im, const struct pl_taken *t, const char 
     va_end(ap);
 }
 
+void pl_import_hold_template(struct pl_import *im, const struct pl_taken *t) {
+    pl_import_miss(im, t,
+                   "a template in the configuration: `plimsoll import FILE -o job.yaml` writes it "
+                   "to a file");
+    if (im->err != PL_ERR_OK) return;
+    im->template = pl_node_text(t->value);
+    im->template_note = im->n_notes - 1;
+}
+
+void pl_import_place_template(struct pl_import *im, const char *name) {
+    struct pl_import_note *note = &im->notes[im->template_note];
+    uint32_t *of = &im->note_of[PL_KEY_chat_template];
+    struct pl_diag d = {0};
+    struct pl_text quoted = {0};
+    pl_scalar_write(&quoted, name);
+    const pl_err err =
+        quoted.failed ? PL_ERR_HOST_OOM : pl_job_set(&im->job, "chat_template", quoted.data, &d);
+    pl_text_finish(&quoted);
+    if (err == PL_ERR_HOST_OOM) im->err = pl_host_oom(im->d, "the template");
+    if (err != PL_ERR_OK) return;
+    if (*of) {
+        im->notes[*of - 1].fate = PL_IMPORT_INERT;
+        im->notes[*of - 1].key = PL_KEY_COUNT;
+        im->notes[*of - 1].why = keep(im, "line %llu decides", (unsigned long long)note->line);
+    }
+    note->fate = PL_IMPORT_MAPPED;
+    note->key = PL_KEY_chat_template;
+    note->why = keep(im, "its text is in that file");
+    *of = 1 + im->template_note;
+}
+
 void pl_import_miss(struct pl_import *im, const struct pl_taken *t, const char *fmt, ...) {
     va_list ap;
     struct pl_import_note *note = add_note(im, PL_IMPORT_MISSED, PL_KEY_COUNT, t);

@@ -72,6 +72,29 @@ START_TEST(what_is_not_supported_is_listed_and_the_job_written) {
 }
 END_TEST
 
+/* The text is that of the configuration, and the job names its file. */
+START_TEST(a_template_in_the_file_is_put_beside_the_job) {
+    file_write(in_dir(dir, "own.yaml"),
+               THEIRS "chat_template: jinja\nchat_template_jinja: |\n  {% for m in messages %}\n"
+                      "  {{ m.content }}{% endfor %}\n");
+    struct outcome o = run(3, (const char *[]){"import", "own.yaml", NULL});
+    ck_assert_ptr_nonnull(strstr(o.err, "-o job.yaml` writes it to a file"));
+    outcome_finish(&o);
+    o = run(0, (const char *[]){"import", "own.yaml", "-o", "the job.yaml", NULL});
+    outcome_finish(&o);
+    char *job = file_read(in_dir(dir, "the job.yaml"), NULL);
+    char *text = file_read(in_dir(dir, "the job.jinja"), NULL);
+    ck_assert_ptr_nonnull(strstr(job, "\nchat_template: \"the job.jinja\"  # line "));
+    ck_assert_str_eq(text, "{% for m in messages %}\n{{ m.content }}{% endfor %}\n");
+    free(job);
+    free(text);
+    o = run(2, (const char *[]){"import", "own.yaml", "-o", "the job.yml", NULL});
+    ck_assert_ptr_nonnull(strstr(o.err, "the job.jinja is there already"));
+    outcome_finish(&o);
+    ck_assert_int_ne(access(in_dir(dir, "the job.yml"), F_OK), 0);
+}
+END_TEST
+
 START_TEST(a_trainer_can_be_named) {
     file_write(in_dir(dir, "few.yaml"), "learning_rate: 1e-4\nmodel_name_or_path: m\n");
     struct outcome o = run(2, (const char *[]){"import", "few.yaml", NULL});
@@ -100,6 +123,7 @@ int main(void) {
     tcase_add_test(tc, the_job_goes_to_stdout_or_to_a_file);
     tcase_add_test(tc, a_file_that_is_there_is_kept);
     tcase_add_test(tc, what_is_not_supported_is_listed_and_the_job_written);
+    tcase_add_test(tc, a_template_in_the_file_is_put_beside_the_job);
     tcase_add_test(tc, a_trainer_can_be_named);
     tcase_add_loop_test(tc, a_command_that_reads_jobs_names_import, 0,
                         sizeof readers / sizeof *readers);

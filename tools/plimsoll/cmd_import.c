@@ -5,6 +5,9 @@
 #include "estimator/base/report_rows.h"
 #include "estimator/import/import.h"
 
+#include <stddef.h>
+#include <string.h>
+
 /* A name that is taken is refused before the file is read, and again by nothing: the file is put
  * there whole. */
 static pl_err check_output(const char *path, struct pl_diag *d) {
@@ -12,6 +15,26 @@ static pl_err check_output(const char *path, struct pl_diag *d) {
     pl_diag_set(d, PL_ERR_USAGE, "%.400s is there already", path);
     pl_diag_hint(d, "name a new file, or remove that one");
     return PL_ERR_USAGE;
+}
+
+/* Puts a template that the configuration holds next to the job, and names it there. */
+static pl_err write_template(struct pl_import *im, const char *job, struct pl_diag *d) {
+    const char *slash = strrchr(job, '/'), *name = slash ? slash + 1 : job;
+    const char *dot = strrchr(name, '.');
+    struct pl_text path = {0}, text = {0};
+    pl_err err;
+    pl_text_addf(&path, "%.*s.jinja", (int)(dot && dot > name ? dot - job : (ptrdiff_t)strlen(job)),
+                 job);
+    pl_text_add(&text, im->template);
+    if (path.failed) PL_TRY_GOTO(pl_host_oom(d, "a path"), out);
+    PL_TRY_GOTO(check_output(pl_text_str(&path), d), out);
+    err = pl_cli_write_file(pl_text_str(&path), &text, d);
+    if (err == PL_ERR_OK) pl_import_place_template(im, pl_text_str(&path) + (name - job));
+    if (err == PL_ERR_OK) err = im->err;
+out:
+    pl_text_finish(&path);
+    pl_text_finish(&text);
+    return err;
 }
 
 static pl_err write_yaml(const struct pl_import *im, const char *path, struct pl_diag *d) {
@@ -45,9 +68,10 @@ static pl_err print_json(const struct pl_import *im, const char *path, struct pl
     return pl_cli_print_json(pl_report_end(&r), d);
 }
 
-static pl_err answer(const struct pl_cli *cli, const struct pl_import *im, struct pl_diag *d) {
+static pl_err answer(const struct pl_cli *cli, struct pl_import *im, struct pl_diag *d) {
     const char *path = cli->flag[PL_FLAG_OUTPUT];
     const bool json = pl_cli_has(cli, PL_FLAG_JSON);
+    if (path && im->template) PL_TRY(write_template(im, path, d));
     if (path || !json) PL_TRY(write_yaml(im, path, d));
     if (json) PL_TRY(print_json(im, path, d));
     return print_missed(cli, im, d);
@@ -59,8 +83,8 @@ int pl_cmd_import(const struct pl_cli *cli) {
     const char *from = cli->flag[PL_FLAG_FROM];
     pl_err err = check_output(cli->flag[PL_FLAG_OUTPUT], &d);
     if (err == PL_ERR_OK)
-        err = pl_import_read(&im, cli->args[0], from ? pl_recipe_by_name(from) : PL_RECIPE_NONE,
-                             &d);
+        err =
+            pl_import_read(&im, cli->args[0], from ? pl_recipe_by_name(from) : PL_RECIPE_NONE, &d);
     if (err == PL_ERR_OK) err = answer(cli, &im, &d);
     const bool whole = !pl_import_count(&im, PL_IMPORT_MISSED);
     pl_import_finish(&im);
