@@ -107,6 +107,7 @@ enum { PL_SPLIT_TRAIN, PL_SPLIT_EVAL };
     X(CHOSEN, field_chosen)                                                                        \
     X(REJECTED, field_rejected)                                                                    \
     X(LABEL, field_label)                                                                          \
+    X(WEIGHT, field_weight)                                                                        \
     X(ROLE, message_field_role)                                                                    \
     X(CONTENT, message_field_content)                                                              \
     X(USER_WORDS, role_user)                                                                       \

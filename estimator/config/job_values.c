@@ -174,6 +174,10 @@ bool pl_job_prefers(const struct pl_job *job) {
     return job->stage != PL_STAGE_SFT && !job->inference;
 }
 
+bool pl_job_weighs_rows(const struct pl_job *job) {
+    return job->row_weights == PL_TRI_TRUE && !pl_job_prefers(job) && !job->inference;
+}
+
 uint32_t pl_job_group(const struct pl_job *job) {
     return stages[job->stage].group;
 }

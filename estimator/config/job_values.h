@@ -65,6 +65,8 @@ bool pl_job_samples(const struct pl_job *job);
 /* True if the job learns from preferences: a loss of several samples, whose log-probabilities are
  * computed before their gradients. */
 bool pl_job_prefers(const struct pl_job *job);
+/* True if rows have weights, as far as is known. */
+bool pl_job_weighs_rows(const struct pl_job *job);
 /* Returns the samples that a row of data makes. */
 uint32_t pl_job_group(const struct pl_job *job);
 /* True if the stage compares with a reference. */

@@ -56,6 +56,7 @@
     X(chat_template, MEANING)                                                                      \
     X(chat_date, MEANING)                                                                          \
     X(train_on, MEANING)                                                                           \
+    X(row_weights, MEANING)                                                                        \
     X(shuffle, MEANING)                                                                            \
     X(batch_size, MAY_CHANGE)                                                                      \
     X(gradient_accumulation_steps, MAY_CHANGE)                                                     \

@@ -107,8 +107,9 @@
       "max_samples: the first so many rows of its files alone; split: "                            \
       "train, or eval for evaluation data; names of columns: field_text, field_instruction, "      \
       "field_input, field_output, field_system, field_prompt, field_completion, field_messages, "  \
-      "field_chosen, field_rejected, field_label, message_field_role, message_field_content, "     \
-      "role_user, role_assistant, role_system; prompt_format: text with {columns} in braces")      \
+      "field_chosen, field_rejected, field_label, field_weight, message_field_role, "              \
+      "message_field_content, role_user, role_assistant, role_system; prompt_format: text with "   \
+      "{columns} in braces")                                                                       \
     X(dataset, PATH, "", 0, 0, "", "short for `datasets` with one path")                           \
     X(dataset_cache, PATH, "auto", 0, 0, "",                                                       \
       "where the tokens of data files are kept: auto (in the user's cache, of files that a "       \
@@ -125,6 +126,10 @@
     X(train_on, ENUM, "responses", 0, 0, "all|responses|last",                                     \
       "what is trained on: everything, the answers, the last answer of a row; `format: text` is "  \
       "always trained on as a whole")                                                              \
+    X(row_weights, ENUM, "auto", 0, 0, "auto|true|false",                                          \
+      "sft: the key `weight` of a row is a factor of the loss of its tokens; auto: where a row "   \
+      "has one other than 1, which an estimate does not know: true plans for it; false: it is "    \
+      "not read")                                                                                  \
     X(shuffle, BOOL, "true", 0, 0, "", "a new order every epoch, fixed by `seed`")                 \
     X(batch_size, AUTO, "auto", 1, 65536, "",                                                      \
       "samples per micro-batch; auto: the largest that fits and that a step can use, decided "     \

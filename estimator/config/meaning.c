@@ -38,6 +38,7 @@ static const struct {
     {PL_KEY_precompute_reference, PL_KEY_stage, REFERRING, REFUSED},
     {PL_KEY_truncation, PL_KEY_stage, VALUE(PL_STAGE_DPO), REFUSED},
     {PL_KEY_train_on, PL_KEY_stage, VALUE(PL_STAGE_SFT), REFUSED},
+    {PL_KEY_row_weights, PL_KEY_stage, VALUE(PL_STAGE_SFT), REFUSED},
     {PL_KEY_adapter_dtype, PL_KEY_mode, ADAPTERS, IGNORED},
     {PL_KEY_base_dtype, PL_KEY_mode, ADAPTERS | INFERENCE, IGNORED},
     {PL_KEY_lora_r, PL_KEY_mode, ADAPTERS, IGNORED},

@@ -113,6 +113,7 @@ static void take_kept(const struct pl_kept *k, struct pl_job *job) {
 
 static void take_data(struct pl_job_facts *f, struct pl_job *job) {
     if (f->chat_date[0]) job->chat_date = f->chat_date;
+    if (f->weighs_rows && job->row_weights == PL_TRI_AUTO) job->row_weights = PL_TRI_TRUE;
     if (f->samples) job->auto_samples = f->samples;
 }
 

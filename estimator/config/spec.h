@@ -71,6 +71,7 @@ struct pl_job_facts {
     /* the run that goes on, and its data */
     struct pl_kept kept;
     char chat_date[16]; /* "": as written; else the day that chats show */
+    bool weighs_rows;   /* a row has a weight other than 1 */
     uint32_t samples;   /* of a step that no key sizes, as the rows ask for; 0: not decided */
     bool has_warmup;    /* it was decided */
     uint32_t warmup_steps;

@@ -216,6 +216,7 @@ struct pl_job_shape {
     bool eval;            /* an evaluation phase exists */
     bool scored;          /* it and `reference` give log-probabilities, from which the host makes
                            * weights of the targets of a step */
+    bool weighs_rows;     /* targets have the weights of their rows */
     bool reference;       /* a reference phase exists */
     bool load, save;      /* staging phases exist */
     bool samples;         /* GENERATE as well, for one sequence of max_seq_length tokens */

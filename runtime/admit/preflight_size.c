@@ -298,7 +298,17 @@ void pl_preflight_take_built(struct pl_spec *spec, const struct pl_program *p) {
     pl_resolve(spec);
 }
 
+/* A given micro-batch was planned before the rows were read, and without their weights. */
+static pl_err plan_weights(struct pl_preflight *pf, struct pl_diag *d) {
+    const struct pl_planned *planned = &pf->estimate.planned;
+    const bool weighs = pl_job_weighs_rows(pf->job);
+    if (pf->batch_was_auto || weighs == planned->program->shape.weighs_rows) return PL_ERR_OK;
+    pl_estimate_finish(&pf->estimate);
+    return pl_preflight_plan(pf, d);
+}
+
 pl_err pl_preflight_settle(struct pl_preflight *pf, struct pl_diag *d) {
+    PL_TRY(plan_weights(pf, d));
     PL_TRY(bound_step(pf, d));
     PL_TRY(decide_batch(pf, d));
     PL_TRY(decide_steps(pf, d));

@@ -184,8 +184,8 @@ static pl_err append(struct pl_step_batch *b, const struct pl_batch_source *from
     if (*full) return PL_ERR_OK;
     struct pl_sample *s = &b->samples[b->n];
     b->members[b->n] = (struct pl_member){0};
-    b->weights[b->n] = (struct pl_target_weights){.all = 1};
     PL_TRY(pl_data_sample(data, row, s, d));
+    b->weights[b->n] = (struct pl_target_weights){.all = (double)pl_sample_weight(s)};
     uint64_t targets = pl_sample_targets(s);
     if (!targets) s->n = 0;
     b->targets += targets;

@@ -55,7 +55,8 @@ struct pl_step_batch {
     uint64_t targets;          /* supervised tokens of the whole step */
     uint64_t tokens;           /* tokens of samples that are computed */
     struct pl_member *members; /* [n] of groups of several samples */
-    struct pl_target_weights *weights; /* [n] the same; filled by the loss of the step */
+    struct pl_target_weights *weights; /* [n] those of the rows, or of groups of several samples
+                                        * what the loss of the step fills in */
     struct pl_sample row;              /* scratch: a row with all its parts */
     uint64_t *slot;                    /* [n] slot that holds the sample */
     uint64_t *by_slot;                 /* [n] samples, slot by slot */
@@ -76,7 +77,7 @@ pl_err pl_step_batch_load_rows(struct pl_step_batch *b, const struct pl_batch_so
 /* The host image of a micro-batch's inputs; arrays have the capacity of the plan. */
 struct pl_micro_batch {
     int32_t *ids, *positions, *offsets, *target_rows, *targets;
-    float *weights;         /* of targets, for groups of several samples */
+    float *weights;         /* of targets */
     int32_t *order, *spare; /* used by pl_micro_batch_sort() */
     uint64_t *samples;      /* number of the sample within the step */
     uint64_t n_tokens, n_seqs, n_targets, max_len;

@@ -14,7 +14,8 @@
  *       wrong tokens: H3 bounds every row by what the reader has room for
  * Layout, in the machine's byte order: struct pl_cache_header; words (uint32_t), row after row;
  * struct pl_cache_row of every row. A row of labels that are its ids or masked takes a word a
- * token, the id with its top bit set where it is masked; any other row takes ids, then labels.
+ * token, the id with its top bit set where it is masked; any other row takes ids, then labels. The
+ * word of its weight stands before them where a row is weighted.
  * Use: pl_cache_create(&w, dir, &key, &why); pl_cache_add(&w, &sample); ... pl_cache_commit(&w);
  *      if (pl_cache_open(&c, dir, &key, vocab, max, &why)) pl_cache_read(&c, &row, &sample, &d); */
 #ifndef PL_RUNTIME_DATA_CACHE_H
@@ -33,12 +34,17 @@ struct pl_cache_key {
 };
 
 struct pl_cache_row {
-    uint64_t place; /* first word of the row, times 4; + 1: ids, then labels; + 2: it was cut */
+    uint64_t place; /* first word of the row, times 8; + 1: ids, then labels; + 2: it was cut; + 4:
+                     * it is weighted */
     uint32_t tokens, targets; /* targets: after the shift by one */
     uint64_t digest;          /* digest of the sample */
 };
 static inline bool pl_cache_is_cut(const struct pl_cache_row *row) {
     return row->place & 2;
+}
+
+static inline bool pl_cache_is_weighted(const struct pl_cache_row *row) {
+    return row->place & 4;
 }
 
 struct pl_cache_header {

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #define PL_CACHE_MAGIC                                                                             \
-    { 'P', 'L', 'T', 'O', 'K', 'E', 'N', '2' }
+    { 'P', 'L', 'T', 'O', 'K', 'E', 'N', '3' }
 #define PL_CACHE_MASK UINT32_C(0x80000000)
 
 /* Returns "dir/KEY.suffix", malloc'd; NULL = no memory. */

@@ -74,10 +74,10 @@ static const char *check_rows(const struct pl_cache *c) {
     uint64_t word = 0;
     for (uint64_t i = 0; i < c->header.rows; i++) {
         const struct pl_cache_row *r = &c->rows[i];
-        if (r->place / 4 != word || r->targets > r->tokens || r->tokens > INT32_MAX)
+        if (r->place / 8 != word || r->targets > r->tokens || r->tokens > INT32_MAX)
             return "its rows contradict each other";
         if (r->tokens > c->max_tokens) return "a row of it is longer than max_seq_length";
-        word += (uint64_t)r->tokens * (r->place % 2 + 1);
+        word += (uint64_t)r->tokens * (r->place % 2 + 1) + pl_cache_is_weighted(r);
         if (word > c->header.words) return "its rows contradict each other";
     }
     return word == c->header.words ? NULL : "its rows contradict each other";
@@ -148,15 +148,22 @@ pl_err pl_cache_changed(const struct pl_cache *c, struct pl_diag *d) {
     return PL_ERR_DATA_FILE;
 }
 
+static bool read_weight(const struct pl_cache *c, uint64_t at, struct pl_sample *out) {
+    return !out->weighted || (read_at(c->fd, &out->weight, sizeof out->weight, at) &&
+                              pl_sample_weight_is_valid((double)out->weight));
+}
+
 pl_err pl_cache_read(const struct pl_cache *c, uint64_t place, uint32_t tokens,
                      struct pl_sample *out, struct pl_diag *d) {
     const uint64_t bytes = (uint64_t)tokens * sizeof(uint32_t), wide = place % 2;
-    const uint64_t at = sizeof c->header + place / 4 * sizeof(uint32_t);
+    const uint64_t begin = sizeof c->header + place / 8 * sizeof(uint32_t);
     out->n = 0;
+    out->weighted = place & 4;
+    const uint64_t at = begin + (out->weighted ? sizeof out->weight : 0);
     if (tokens > c->max_tokens) return pl_cache_changed(c, d);
     if (!pl_sample_reserve(out, tokens))
         return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a row of %u tokens", tokens);
-    bool good = read_at(c->fd, out->ids, bytes, at) &&
+    bool good = read_weight(c, begin, out) && read_at(c->fd, out->ids, bytes, at) &&
                 (!wide || read_at(c->fd, out->labels, bytes, at + bytes));
     out->n = tokens;
     if (good) good = wide ? check_words(c, out) : split_words(c, out);

@@ -112,6 +112,12 @@ static void put_word(struct pl_cache_writer *w, uint32_t word) {
     w->header.words++;
 }
 
+static void put_weight(struct pl_cache_writer *w, float weight) {
+    uint32_t word;
+    memcpy(&word, &weight, sizeof word);
+    put_word(w, word);
+}
+
 static bool add_row(struct pl_cache_writer *w, struct pl_cache_row row) {
     if (w->header.rows == w->cap_rows) {
         uint64_t cap = w->cap_rows ? 2 * w->cap_rows : 1024, bytes;
@@ -136,12 +142,14 @@ void pl_cache_add(struct pl_cache_writer *w, const struct pl_sample *s, uint64_t
                   bool cut) {
     if (!w->part || w->error) return;
     bool narrow = is_narrow(s);
-    const struct pl_cache_row row = {4 * w->header.words + 2 * (uint64_t)cut + !narrow,
-                                     (uint32_t)s->n, (uint32_t)targets, pl_sample_digest(s)};
+    const uint64_t kind = 4 * (uint64_t)s->weighted + 2 * (uint64_t)cut + !narrow;
+    const struct pl_cache_row row = {8 * w->header.words + kind, (uint32_t)s->n, (uint32_t)targets,
+                                     pl_sample_digest(s)};
     if (!add_row(w, row)) {
         fail_write(w, ENOMEM);
         return;
     }
+    if (s->weighted) put_weight(w, s->weight);
     for (uint64_t i = 0; i < s->n; i++) {
         bool masked = narrow && s->labels[i] == PL_LABEL_MASKED;
         put_word(w, (uint32_t)s->ids[i] | (masked ? PL_CACHE_MASK : 0));

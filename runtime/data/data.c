@@ -138,20 +138,13 @@ static pl_err keep_row(struct pl_data *data, struct data_file *f, struct stored_
     return PL_ERR_OK;
 }
 
-static void add_row(struct pl_data_stats *st, uint64_t n, uint64_t targets) {
-    st->rows++;
-    st->tokens += n;
-    st->supervised_tokens += targets;
-    st->longest = pl_u64_max(st->longest, n);
-}
-
-/* Counts a row of n tokens and keeps its offset; stored.tokens, CUT or 0, is filled in. */
+/* Counts a row and keeps its offset; stored.tokens, CUT or 0, is filled in. */
 static pl_err count_row(struct pl_data *data, struct data_file *f, struct stored_row stored,
-                        uint64_t n, uint64_t targets, struct pl_diag *d) {
-    if (targets) pl_longest_add(&data->longest, data->stats.rows, n);
-    add_row(&f->info.stats, n, targets);
-    add_row(&data->stats, n, targets);
-    stored.tokens |= targets ? (uint32_t)n : 0;
+                        const struct pl_counted_row *row, struct pl_diag *d) {
+    if (row->targets) pl_longest_add(&data->longest, data->stats.rows, row->n);
+    pl_data_stats_add(&f->info.stats, row);
+    pl_data_stats_add(&data->stats, row);
+    stored.tokens |= row->targets ? (uint32_t)row->n : 0;
     return keep_row(data, f, stored, d);
 }
 
@@ -193,7 +186,8 @@ static pl_err take_row(struct pl_data *data, struct data_file *f, const struct p
     pl_cache_add(&ix->writer, s, targets, cut);
     const struct stored_row stored = {row->offset, (uint32_t)row->n, cut ? CUT : 0,
                                       pl_sample_digest(s)};
-    return count_row(data, f, stored, s->n, targets, d);
+    const struct pl_counted_row counted = {s->n, targets, s->weighted};
+    return count_row(data, f, stored, &counted, d);
 }
 
 /* The first row decides the format of `auto`. */
@@ -306,7 +300,8 @@ static pl_err take_cache(struct pl_data *data, struct data_file *f, struct pl_di
         const struct pl_cache_row *r = &f->cache.rows[i];
         const struct stored_row stored = {r->place, r->tokens, pl_cache_is_cut(r) ? CUT : 0,
                                           r->digest};
-        err = count_row(data, f, stored, r->tokens, r->targets, d);
+        const struct pl_counted_row counted = {r->tokens, r->targets, pl_cache_is_weighted(r)};
+        err = count_row(data, f, stored, &counted, d);
     }
     free(f->cache.rows);
     f->cache.rows = NULL;

@@ -37,6 +37,7 @@ static pl_err begin(const struct pl_job *job, const struct pl_model *m,
     data->max_tokens = (uint64_t)job->max_seq_length * pl_job_group(job);
     data->parser.rule =
         (struct pl_preference_rule){job->stage, job->truncation, job->max_seq_length};
+    data->parser.ignores_weights = job->row_weights == PL_TRI_FALSE;
     data->overlength = job->overlength;
     data->positions = m->n_ropes && m->rope[0].type == PL_ROPE_DEFAULT ? m->max_positions : 0;
     pl_err err = open_tokenizer(data, d);

@@ -41,6 +41,9 @@ void pl_row_go_to(struct pl_row_parser *p, int k);
 /* Appends the string of key k to p->text; nothing if the key is absent or null. */
 bool pl_row_add_string(struct pl_row_parser *p, int k);
 
+/* Reads the weight of the row into p->out. */
+bool pl_row_read_weight(struct pl_row_parser *p, int k);
+
 /* The order of the keys in the table of a format. */
 enum {
     PL_TOKENS_IDS,
@@ -51,7 +54,7 @@ enum {
     PL_TOKENS_LOSS,
     PL_TOKENS_POSITIONS,
     PL_TOKENS_LENGTHS,
-    PL_TOKENS_KEYS,
+    PL_TOKENS_WEIGHT,
 };
 bool pl_tokens_read_ids(struct pl_row_parser *p, int k);
 bool pl_tokens_read_labels(struct pl_row_parser *p, int k);

@@ -53,6 +53,11 @@ static bool wrong_type(struct pl_row_parser *p, const char *key, const char *exp
         .name = "prompt", .kinds = PL_KIND(STRING) | PL_KIND(ARRAY) | PL_KIND(NULL),               \
         .expected = "a string or a list of messages", .column = PL_COLUMN_PROMPT                   \
     }
+#define WEIGHT_OR_NOT                                                                              \
+    {                                                                                              \
+        .name = "weight", .kinds = PL_KIND(NUMBER) | PL_KIND(STRING) | PL_KIND(NULL),              \
+        .expected = "a number", .read = pl_row_read_weight, .column = PL_COLUMN_WEIGHT             \
+    }
 #define SYSTEM_OR_NOT TEXT_OR_NOT("system", "system_prompt", SYSTEM)
 
 #define OF_STAGE(id) (1u << PL_STAGE_##id)
@@ -72,27 +77,28 @@ static const struct pl_format formats[] = {
               [PL_TOKENS_COMPLETION] = LIST_OR_NOT("completion_mask", NULL),
               [PL_TOKENS_LOSS] = LIST_OR_NOT("loss_mask", NULL),
               [PL_TOKENS_POSITIONS] = LIST_OR_NOT("position_ids", NULL),
-              [PL_TOKENS_LENGTHS] = LIST_OR_NOT("seq_lengths", NULL)},
+              [PL_TOKENS_LENGTHS] = LIST_OR_NOT("seq_lengths", NULL),
+              [PL_TOKENS_WEIGHT] = WEIGHT_OR_NOT},
      .complete = pl_tokens_complete},
     {.name = "messages",
      .id = PL_FORMAT_MESSAGES,
      .meanings = 1u << PL_FORMAT_MESSAGES,
-     .keys = {LIST("messages", NULL, MESSAGES), SYSTEM_OR_NOT},
+     .keys = {LIST("messages", NULL, MESSAGES), SYSTEM_OR_NOT, WEIGHT_OR_NOT},
      .needs_tokenizer = true,
      .needs_chat = true,
      .complete = pl_messages_complete},
     {.name = "sharegpt",
      .id = PL_FORMAT_SHAREGPT,
      .meanings = 1u << PL_FORMAT_SHAREGPT,
-     .keys = {LIST("conversations", NULL, MESSAGES), SYSTEM_OR_NOT},
+     .keys = {LIST("conversations", NULL, MESSAGES), SYSTEM_OR_NOT, WEIGHT_OR_NOT},
      .needs_tokenizer = true,
      .needs_chat = true,
      .complete = pl_sharegpt_complete},
     {.name = "prompt_completion",
      .id = PL_FORMAT_PROMPT_COMPLETION,
      .meanings = 1u << PL_FORMAT_PROMPT_COMPLETION,
-     .keys = {TEXT_OR_LIST("prompt", PROMPT), TEXT_OR_LIST("completion", COMPLETION),
-              SYSTEM_OR_NOT},
+     .keys = {TEXT_OR_LIST("prompt", PROMPT), TEXT_OR_LIST("completion", COMPLETION), SYSTEM_OR_NOT,
+              WEIGHT_OR_NOT},
      .needs_tokenizer = true,
      .may_need_chat = true,
      .complete = pl_pair_complete},
@@ -100,13 +106,13 @@ static const struct pl_format formats[] = {
      .id = PL_FORMAT_ALPACA,
      .meanings = 1u << PL_FORMAT_ALPACA,
      .keys = {TEXT("instruction", INSTRUCTION), TEXT("output", OUTPUT),
-              TEXT_OR_NOT("input", NULL, INPUT), SYSTEM_OR_NOT},
+              TEXT_OR_NOT("input", NULL, INPUT), SYSTEM_OR_NOT, WEIGHT_OR_NOT},
      .needs_tokenizer = true,
      .complete = pl_alpaca_complete},
     {.name = "text",
      .id = PL_FORMAT_TEXT,
      .meanings = 1u << PL_FORMAT_TEXT,
-     .keys = {TEXT("text", TEXT)},
+     .keys = {TEXT("text", TEXT), WEIGHT_OR_NOT},
      .needs_tokenizer = true,
      .complete = pl_text_complete},
     {.name = "tokens of pairs",
@@ -147,7 +153,7 @@ static const struct pl_format prompted = {
     .name = "of `prompt_format`",
     .id = PL_FORMAT_AUTO,
     .meanings = PL_KEYS_OF_PROMPTED,
-    .keys = {TEXT("output", OUTPUT)},
+    .keys = {TEXT("output", OUTPUT), WEIGHT_OR_NOT},
     .needs_tokenizer = true,
     .complete = pl_prompted_complete,
 };
@@ -305,19 +311,27 @@ static bool key_is(const struct pl_row_parser *p, const char *name) {
     return p->key.len == strlen(name) && memcmp(p->key.data, name, p->key.len) == 0;
 }
 
-/* The key in p->key as a key of the format, -1 = it is none. */
-static int key_of(const struct pl_row_parser *p, const struct pl_format *f) {
-    for (int k = 0; k < PL_FORMAT_MAX_KEYS && f->keys[k].name; k++) {
-        const struct pl_format_key *key = &f->keys[k];
-        if (key_is(p, name_of(p, key)) || (key->also && !own_name(p, key) && key_is(p, key->also)))
-            return k;
-    }
-    for (uint32_t j = 0; f == &prompted && j < p->shape->n_names; j++) {
+/* The key in p->key as one that `prompt_format` names in braces, -1 = it is none. */
+static int key_in_braces(const struct pl_row_parser *p) {
+    for (uint32_t j = 0; j < p->shape->n_names; j++) {
         const struct pl_span *name = &p->shape->names[j];
         if (p->key.len == name->n && memcmp(p->key.data, name->at, name->n) == 0)
             return PL_PROMPTED_KEY(j);
     }
     return -1;
+}
+
+/* The key in p->key as a key of the format, -1 = it is none. A column in braces is no weight. */
+static int key_of(const struct pl_row_parser *p, const struct pl_format *f) {
+    const int named = f == &prompted ? key_in_braces(p) : -1;
+    for (int k = 0; k < PL_FORMAT_MAX_KEYS && f->keys[k].name; k++) {
+        const struct pl_format_key *key = &f->keys[k];
+        const bool weighs = key->column == PL_COLUMN_WEIGHT;
+        if (weighs && (named >= 0 || p->ignores_weights)) continue;
+        if (key_is(p, name_of(p, key)) || (key->also && !own_name(p, key) && key_is(p, key->also)))
+            return k;
+    }
+    return named;
 }
 
 static bool takes_key(const struct pl_row_parser *p, const struct pl_format *f) {
@@ -491,7 +505,7 @@ bool pl_row_parse(struct pl_row_parser *p, const struct pl_format *f, const char
     start(p, text, n, ends_file);
     p->out = out;
     out->n = out->beyond = 0;
-    out->trained_beyond = out->dropped = false;
+    out->trained_beyond = out->dropped = out->weighted = false;
     for (size_t i = 0; i < sizeof p->part / sizeof *p->part; i++)
         p->part[i].n = 0;
     if (!expect_object(p)) return false;
@@ -569,6 +583,7 @@ void pl_row_parser_add_facts(const struct pl_row_parser *p, const struct pl_form
                              struct pl_text *out) {
     pl_text_addf(out, "format %s, vocabulary %llu\n", f->name, (unsigned long long)p->vocab);
     if (p->shape) pl_columns_write(&p->shape->columns, out);
+    if (p->ignores_weights) pl_text_add(out, "without weights\n");
     if (p->rule.stage != PL_STAGE_SFT)
         pl_text_addf(out, "stage %u, truncation %u\n", p->rule.stage, p->rule.truncation);
     if (f->needs_tokenizer) pl_encoder_add_facts(&p->encoder, out);

@@ -6,7 +6,7 @@
 #include "runtime/data/encode.h"
 #include "runtime/data/row_shape.h"
 
-#define PL_FORMAT_MAX_KEYS 8
+#define PL_FORMAT_MAX_KEYS 9
 #define PL_ROW_MAX_KEYS    (PL_FORMAT_MAX_KEYS + PL_SHAPE_NAMES)
 
 /* The rules of a job for rows of preferences. */
@@ -21,6 +21,7 @@ struct pl_row_parser {
     uint64_t vocab;
     const struct pl_row_shape *shape; /* borrowed, nullable; shape of the rows' file */
     bool detected;                    /* the format was detected from the first row */
+    bool ignores_weights;             /* `row_weights: false` */
     struct pl_text key, text;         /* scratch */
     struct pl_conversation conversation;
     struct pl_preference_rule rule;

@@ -4,6 +4,7 @@
 #include "estimator/base/checked.h"
 #include "estimator/base/digest.h"
 
+#include <float.h>
 #include <stdlib.h>
 
 void pl_sample_finish(struct pl_sample *s) {
@@ -40,10 +41,15 @@ uint64_t pl_sample_targets(const struct pl_sample *s) {
     return n;
 }
 
+bool pl_sample_weight_is_valid(double weight) {
+    return weight >= 0 && weight <= (double)FLT_MAX;
+}
+
 uint64_t pl_sample_digest(const struct pl_sample *s) {
     struct pl_digest h;
     pl_digest_init(&h, s->n);
     pl_digest_add(&h, s->ids, s->n * sizeof *s->ids);
     pl_digest_add(&h, s->labels, s->n * sizeof *s->labels);
+    if (s->weighted) pl_digest_add(&h, &s->weight, sizeof s->weight);
     return pl_digest_value(&h);
 }

@@ -33,7 +33,14 @@ struct pl_sample {
     uint64_t beyond;     /* tokens of the row after these n, which a limit left out */
     bool trained_beyond; /* some of these would be trained on */
     bool dropped;        /* a limit left no room for an answer */
+    bool weighted;       /* the row has a weight other than 1 */
+    float weight;        /* of each of its targets in the loss, where it is weighted */
 };
+static inline float pl_sample_weight(const struct pl_sample *s) {
+    return s->weighted ? s->weight : 1.0f;
+}
+/* True if a row may have this weight. */
+bool pl_sample_weight_is_valid(double weight);
 /* Makes room for n ids and labels. False: no memory; the content of *s is unchanged. */
 bool pl_sample_reserve(struct pl_sample *s, uint64_t n);
 /* Returns a label as if its sample stood alone: that of a token that begins a part, without the
@@ -41,7 +48,7 @@ bool pl_sample_reserve(struct pl_sample *s, uint64_t n);
 int32_t pl_sample_label(const struct pl_sample *s, uint64_t i);
 /* Returns how many of its tokens are predicted. */
 uint64_t pl_sample_targets(const struct pl_sample *s);
-/* Returns a digest of its ids and labels: different samples have different ones. */
+/* Returns a digest of its ids, labels and weight: different samples have different ones. */
 uint64_t pl_sample_digest(const struct pl_sample *s);
 void pl_sample_finish(struct pl_sample *s); /* leaves {0} */
 

@@ -20,6 +20,7 @@ void pl_data_write_files(const struct pl_data *data, struct pl_text *out) {
         add_count(out, s->truncated_rows, "cut");
         add_count(out, s->dropped_rows, "dropped");
         add_count(out, s->unsupervised_rows, "training nothing");
+        add_count(out, s->weighted_rows, "with a weight");
         for (int k = 0; k < PL_TRAITS; k++)
             if (*pl_trait_brief(k)) add_count(out, s->traits[k], pl_trait_brief(k));
         pl_text_add(out, "\n");
@@ -37,6 +38,7 @@ json_t *pl_data_files_json(const struct pl_data *data) {
             (json_int_t)s->supervised_tokens, "longest", (json_int_t)s->longest, "truncated_rows",
             (json_int_t)s->truncated_rows, "dropped_rows", (json_int_t)s->dropped_rows,
             "unsupervised_rows", (json_int_t)s->unsupervised_rows);
+        pl_json_set(&o, "weighted_rows", json_integer((json_int_t)s->weighted_rows));
         for (int k = 0; k < PL_TRAITS; k++)
             pl_json_set(&o, pl_trait_key(k), json_integer((json_int_t)s->traits[k]));
         if (json_array_append_new(list, o) == 0) continue;

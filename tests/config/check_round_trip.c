@@ -255,7 +255,8 @@ static void make_stage_valid(struct pl_job *job) {
         PL_KEY_preference_loss,  PL_KEY_beta,      PL_KEY_label_smoothing,
         PL_KEY_sft_weight,       PL_KEY_ld_alpha,  PL_KEY_simpo_gamma,
         PL_KEY_desirable_weight, PL_KEY_reference, PL_KEY_undesirable_weight,
-        PL_KEY_truncation,       PL_KEY_train_on,  PL_KEY_precompute_reference};
+        PL_KEY_truncation,       PL_KEY_train_on,  PL_KEY_precompute_reference,
+        PL_KEY_row_weights};
     uint32_t n;
     const struct pl_key_info *infos = pl_key_table(&n);
     const bool prefers = job->stage != PL_STAGE_SFT;

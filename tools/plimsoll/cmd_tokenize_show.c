@@ -159,9 +159,11 @@ static void add_sample(const struct show *s, uint64_t position, uint64_t row, st
     style(s, out, STYLE_OFF);
     pl_text_addf(out, ": row %llu of ", (unsigned long long)(row - f->first) + 1);
     pl_text_add_safe(out, f->path, strlen(f->path));
-    pl_text_addf(out, ", %llu tokens, %llu trained%s\n", (unsigned long long)sample->n,
+    pl_text_addf(out, ", %llu tokens, %llu trained%s", (unsigned long long)sample->n,
                  (unsigned long long)pl_sample_targets(sample),
                  pl_data_is_cut(s->pf.data.rows, row) ? ", cut to max_seq_length" : "");
+    if (sample->weighted) pl_text_addf(out, ", weight %g", (double)sample->weight);
+    pl_text_add(out, "\n");
     for (uint64_t from = 0, to, part = 0; from < sample->n; from = to) {
         const bool trained = is_trained(sample, from);
         for (to = from + 1; to < sample->n && !begins_part(sample, to); to++)
@@ -229,6 +231,7 @@ static json_t *sample_object(const struct show *s, uint64_t position, uint64_t r
                   "truncated", pl_data_is_cut(s->pf.data.rows, row), "ids",
                   numbers(sample->ids, sample->n), "labels", labels(sample), "pieces", pieces(s));
     if (s->job.stage != PL_STAGE_SFT) pl_json_set(&o, "parts", parts(sample));
+    if (sample->weighted) pl_json_set(&o, "weight", json_real((double)sample->weight));
     return o;
 }
 

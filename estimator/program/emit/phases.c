@@ -48,7 +48,7 @@ void pl_build_inputs(struct pl_builder *b) {
         input(b, "target_rows", PL_ROLE_TARGET_ROWS, PL_ROWS_TARGETS, 0, PL_DTYPE_I32);
     if (b->phase == PL_PHASE_GENERATE) return;
     in->targets = input(b, "targets", PL_ROLE_TARGETS, PL_ROWS_TARGETS, 0, PL_DTYPE_I32);
-    if (b->training && b->s->scored)
+    if (b->training && (b->s->scored || b->s->weighs_rows))
         in->weights =
             input(b, "weights", PL_ROLE_WEIGHTS_OF_TARGETS, PL_ROWS_TARGETS, 0, PL_DTYPE_F32);
     if (b->training && b->s->lora_dropout > 0)
