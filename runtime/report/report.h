@@ -96,6 +96,23 @@ void pl_progress_end(struct pl_progress *p);
 bool pl_colour_wanted(FILE *out); /* decides by terminal, NO_COLOR, FORCE_COLOR and TERM=dumb */
 
 /* --- pictures: self-contained SVG; those of a plan are in picture.h --- */
+/* The figures of a run that learned from preferences: X(ID, name in the log). */
+#define PL_REWARD_FIGURES_TABLE(X)                                                                 \
+    X(CHOSEN, "rewards/chosen")                                                                    \
+    X(REJECTED, "rewards/rejected")                                                                \
+    X(MARGIN, "rewards/margins")                                                                   \
+    X(ACCURACY, "rewards/accuracies")
+enum pl_reward_figure {
+#define X(id, name) PL_REWARD_##id,
+    PL_REWARD_FIGURES_TABLE(X)
+#undef X
+        PL_REWARD_FIGURES
+};
+/* A figure over the steps and over the evaluations; NULL: it has no values there. */
+struct pl_reward_columns {
+    const double *of_steps, *of_evals;
+};
+
 /* The curves of loss.svg, all borrowed. */
 struct pl_loss_curves {
     const double *steps, *losses; /* [n] */
@@ -104,6 +121,7 @@ struct pl_loss_curves {
     uint64_t n_evals;
     const double *marks; /* the steps of the recoveries, [n_marks] */
     uint64_t n_marks;
+    struct pl_reward_columns rewards[PL_REWARD_FIGURES]; /* drawn below, where there are any */
 };
 /* Draws loss over steps with a smoothed line, the evaluations and axis labels. Points that are not
  * finite are left out, and those of steps are counted below the picture. */

@@ -198,12 +198,27 @@ END_TEST
 
 /* Whatever a later version logs of a step has a chart of its own. */
 START_TEST(figures_that_no_row_names_have_charts) {
-    take_text("out", "{\"event\":\"step\",\"step\":1,\"loss\":5,\"rewards/margins\":0.25}\n");
+    take_text("out", "{\"event\":\"step\",\"step\":1,\"loss\":5,\"later\":0.25}\n");
     build();
     const json_t *charts = json_object_get(data, "charts");
     ck_assert_uint_eq(json_array_size(charts), 2);
     ck_assert_str_eq(json_string_value(json_object_get(json_array_get(charts, 1), "title")),
-                     "rewards/margins");
+                     "later");
+}
+END_TEST
+
+START_TEST(rewards_have_charts_with_a_title) {
+    take_text("out", "{\"event\":\"step\",\"step\":1,\"loss\":5,\"logps/chosen\":-3,"
+                     "\"rewards/chosen\":-0.25,\"rewards/margins\":0.25}\n");
+    build();
+    const json_t *charts = json_object_get(data, "charts");
+    static const char *const titles[] = {"Loss", "Reward margin", "Reward of chosen answers",
+                                         "logps/chosen"};
+    ck_assert_uint_eq(json_array_size(charts), 4);
+    for (size_t i = 0; i < 4; i++)
+        ck_assert_str_eq(json_string_value(json_object_get(json_array_get(charts, i), "title")),
+                         titles[i]);
+    ck_assert(item(json_object_get(curve(0, "steps", "rewards/chosen"), "y"), 0) == -0.25);
 }
 END_TEST
 
@@ -484,6 +499,7 @@ int main(void) {
     tcase_add_loop_test(tc, a_run_without_a_step_has_a_page, 0, 2);
     tcase_add_test(tc, skipped_steps_are_marked_and_listed);
     tcase_add_test(tc, figures_that_no_row_names_have_charts);
+    tcase_add_test(tc, rewards_have_charts_with_a_title);
     tcase_add_test(tc, settings_that_differ_have_a_table);
     tcase_add_loop_test(tc, settings_that_are_the_same_or_names_are_no_difference, 0, 3);
     tcase_add_test(tc, samples_are_listed_where_there_are_any);

@@ -179,6 +179,57 @@ START_TEST(evaluations_alone_have_a_picture) {
 }
 END_TEST
 
+/* The rewards of a run of so many steps, its accuracy alone without evaluations. */
+static struct pl_loss_curves preferences(uint64_t n) {
+    static double negative[MANY];
+    for (int i = 0; i < MANY; i++)
+        negative[i] = -losses[i];
+    return (struct pl_loss_curves){.steps = steps,
+                                   .losses = losses,
+                                   .n = n,
+                                   .eval_steps = steps,
+                                   .eval_losses = losses,
+                                   .n_evals = n / 2,
+                                   .rewards = {[PL_REWARD_CHOSEN] = {losses, NULL},
+                                               [PL_REWARD_REJECTED] = {negative, NULL},
+                                               [PL_REWARD_MARGIN] = {losses, losses},
+                                               [PL_REWARD_ACCURACY] = {losses, NULL}}};
+}
+
+START_TEST(rewards_are_well_laid_out_for_any_curve) {
+    fill_curve(ranges[_i].scale, ranges[_i].offset);
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        pl_text_finish(&svg);
+        const struct pl_loss_curves c = preferences(lengths[i]);
+        pl_svg_loss(&c, "a title", &svg);
+        drawn_check_well_formed(&svg);
+        drawn_check_layout(&svg);
+        ck_assert_uint_lt(svg.len, 256 * 1024);
+        ck_assert(drawn_has_text(&svg, "margin, evaluation") == (lengths[i] > 1));
+        ck_assert(drawn_has_text(&svg, "chosen") == (lengths[i] > 0));
+    }
+}
+END_TEST
+
+/* One line a figure, with its last value; a panel without a figure is left out. */
+START_TEST(rewards_are_those_of_the_run) {
+    static const double x[] = {1, 2, 3}, chosen[] = {0, 0.5, 1.25}, rejected[] = {0, -1, -2};
+    struct pl_loss_curves c = {.steps = x, .losses = x, .n = 3};
+    pl_svg_loss(&c, "t", &svg);
+    ck_assert(!drawn_has_text(&svg, "reward"));
+    const int height = (int)drawn_attribute(svg.data, "height");
+    pl_text_finish(&svg);
+    c.rewards[PL_REWARD_CHOSEN].of_steps = chosen;
+    c.rewards[PL_REWARD_REJECTED].of_steps = rejected;
+    pl_svg_loss(&c, "t", &svg);
+    drawn_check_layout(&svg);
+    ck_assert(drawn_has_text(&svg, "reward") && !drawn_has_text(&svg, "reward accuracy"));
+    ck_assert(drawn_has_text(&svg, "1.25") && drawn_has_text(&svg, "-2.00"));
+    ck_assert(!drawn_has_text(&svg, "margin"));
+    ck_assert_int_gt((int)drawn_attribute(svg.data, "height"), height);
+}
+END_TEST
+
 START_TEST(a_title_is_escaped) {
     draw(NULL, NULL, 0, "a<b>&\"c\"\n");
     drawn_check_well_formed(&svg);
@@ -202,6 +253,9 @@ int main(void) {
     tcase_add_test(tc, recoveries_are_marked_where_they_fell);
     tcase_add_test(tc, evaluations_are_drawn_at_their_steps);
     tcase_add_test(tc, evaluations_alone_have_a_picture);
+    tcase_add_loop_test(tc, rewards_are_well_laid_out_for_any_curve, 0,
+                        (int)(sizeof ranges / sizeof *ranges));
+    tcase_add_test(tc, rewards_are_those_of_the_run);
     tcase_add_test(tc, a_title_is_escaped);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
