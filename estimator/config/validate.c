@@ -171,6 +171,10 @@ static bool cannot_follow(const struct pl_job *job) {
     return pl_job_refers_to_start(job) && job->precompute_reference == PL_TRI_FALSE;
 }
 
+static bool lacks_base(const struct pl_job *job) {
+    return pl_job_refers(job) && !pl_mode_adapts(job->mode) && job->reference == PL_REFERENCE_BASE;
+}
+
 /* A preference stage refuses what it does not do: nothing is left out in silence. */
 static const struct {
     enum pl_key_id key;
@@ -194,6 +198,9 @@ static const struct {
      "`lora_modules_to_save` with the base model as reference: what is trained whole has no base "
      "any more",
      "set `reference: initial`, or remove `lora_modules_to_save`"},
+    {PL_KEY_reference, lacks_base,
+     "`reference: base` with `mode: full`: there is no adapter to switch off, and the base changes",
+     "remove `reference`: it is what the run starts with"},
     {PL_KEY_label_smoothing, lacks_smoothing,
      "`preference_loss: exo_pair` needs `label_smoothing` above 0", "0.001 is its usual value"},
     {PL_KEY_precompute_reference, cannot_follow,

@@ -331,17 +331,15 @@ static const char *string_in(const json_t *o, const char *key) {
     "an instruction becomes a question in the template there, and the prompt of stanford_alpaca "  \
     "here: convert the rows to `messages`"
 
-/* The template renders prompts and answers there whatever form they have, and here where they are
- * lists of messages: rows have to become such. */
-static const struct {
-    bool labelled, chat;
-    const char *text;
-} conversions[] = {
-    {false, false, "`prompt`, `chosen` and `rejected`"},
-    {false, true, "`prompt`, and of `chosen` and `rejected`, which are one message each there,"},
-    {true, false, "`prompt` and `completion`"},
-    {true, true, "`prompt` and `completion`, which is the last message there,"},
-};
+/* The columns and words of an entry that its rows have, a prompt in turns or as an instruction. */
+static void add_columns(struct pl_import *im, const json_t *info, bool chat) {
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        const char *name = string_in(json_object_get(info, columns[i].section), columns[i].theirs);
+        const bool history = strcmp(columns[i].theirs, "prompt") == 0 && chat;
+        const bool ranked = strcmp(columns[i].theirs, "response") == 0 && pl_job_prefers(&im->job);
+        if (*name && !history && !ranked) pl_data_word(im, columns[i].ours, name);
+    }
+}
 
 /* Columns of rows of preferences; false: the stage reads others. */
 static bool describe_preferences(struct pl_import *im, const struct pl_taken *t, const json_t *info,
@@ -355,16 +353,13 @@ static bool describe_preferences(struct pl_import *im, const struct pl_taken *t,
     if (!pl_data_prefers(im)) return false;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         pl_data_word(im, names[i].ours, string_in(columns_of, names[i].theirs));
-    if (!labelled) {
-        const char *prompt = string_in(columns_of, chat ? "messages" : "prompt");
-        pl_data_word(im, "field_prompt", *prompt ? prompt : chat ? "conversations" : "instruction");
-    }
-    for (size_t i = 0; i < sizeof conversions / sizeof *conversions; i++)
-        if (conversions[i].labelled == labelled && conversions[i].chat == chat)
-            pl_import_note_entry(im, PL_IMPORT_MISSED, t,
-                                 "its rows become turns of the template there: make lists of "
-                                 "messages of %s with the keys `role` and `content`",
-                                 conversions[i].text);
+    if (!labelled) add_columns(im, info, chat);
+    if (labelled)
+        pl_import_note_entry(im, PL_IMPORT_MISSED, t,
+                             "its rows become turns of the template there: make lists of "
+                             "messages of `prompt` and `completion`%s with the keys `role` and "
+                             "`content`",
+                             chat ? ", which is the last message there," : "");
     return true;
 }
 
@@ -372,11 +367,7 @@ static void describe_columns(struct pl_import *im, const struct pl_taken *t, con
                              bool chat) {
     const bool has_messages = *string_in(json_object_get(info, "columns"), "messages");
     pl_data_word(im, "format", !chat ? "alpaca" : has_messages ? "messages" : "sharegpt");
-    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
-        const char *name = string_in(json_object_get(info, columns[i].section), columns[i].theirs);
-        const bool history = strcmp(columns[i].theirs, "prompt") == 0 && chat;
-        if (*name && !history) pl_data_word(im, columns[i].ours, name);
-    }
+    add_columns(im, info, chat);
     if (!chat) pl_import_note_entry(im, PL_IMPORT_MISSED, t, AS_TURNS);
     if (json_is_true(json_object_get(info, "ranking")))
         pl_import_note_entry(im, PL_IMPORT_MISSED, t, "rows of preferences without their stage");
@@ -438,10 +429,10 @@ static void read_name(struct pl_import *im, const struct pl_taken *t, const stru
     if (split) pl_data_word(im, "split", split);
     if (info)
         describe(im, t, info, split);
-    else if (!pl_data_prefers(im))
-        pl_import_note_entry(im, PL_IMPORT_MAPPED, t, NO_INFO, folder);
-    else
+    else if (pl_data_prefers(im) && im->job.stage == PL_STAGE_KTO)
         pl_import_note_entry(im, PL_IMPORT_MISSED, t, NO_INFO PREFERRED, folder);
+    else
+        pl_import_note_entry(im, PL_IMPORT_MAPPED, t, NO_INFO, folder);
     describe_samples(im, t, info, from);
     pl_data_end(im);
 }

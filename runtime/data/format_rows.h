@@ -71,7 +71,15 @@ bool pl_alpaca_complete(struct pl_row_parser *p);
 bool pl_pair_complete(struct pl_row_parser *p); /* for strings; lists use the next one */
 
 /* The keys of a pair; a row with one answer has it and its label in place of the other two. */
-enum { PL_PREFERENCE_PROMPT, PL_PREFERENCE_CHOSEN, PL_PREFERENCE_REJECTED };
+enum {
+    PL_PREFERENCE_PROMPT,
+    PL_PREFERENCE_CHOSEN,
+    PL_PREFERENCE_REJECTED,
+    PL_PREFERENCE_TURNS, /* of rows that say the prompt in turns, with the keys after it */
+    PL_PREFERENCE_INSTRUCTION,
+    PL_PREFERENCE_INPUT,
+    PL_PREFERENCE_SYSTEM,
+};
 enum { PL_PREFERENCE_COMPLETION = PL_PREFERENCE_CHOSEN, PL_PREFERENCE_LABEL };
 bool pl_preference_read_ids(struct pl_row_parser *p, int k);
 bool pl_preference_complete_tokens(struct pl_row_parser *p);

@@ -58,6 +58,17 @@ static bool wrong_type(struct pl_row_parser *p, const char *key, const char *exp
         .name = "weight", .kinds = PL_KIND(NUMBER) | PL_KIND(STRING) | PL_KIND(NULL),              \
         .expected = "a number", .read = pl_row_read_weight, .column = PL_COLUMN_WEIGHT             \
     }
+#define ANSWER(key, slot)                                                                          \
+    {                                                                                              \
+        .name = key, .use = PL_KEY_REQUIRED,                                                       \
+        .kinds = PL_KIND(STRING) | PL_KIND(ARRAY) | PL_KIND(OBJECT),                               \
+        .expected = "a string, a message or a list of messages", .column = PL_COLUMN_##slot        \
+    }
+#define TURNS_OR_NOT                                                                               \
+    {                                                                                              \
+        .name = "conversations", .kinds = PL_KIND(ARRAY) | PL_KIND(NULL),                          \
+        .expected = "a list of messages", .column = PL_COLUMN_MESSAGES                             \
+    }
 #define SYSTEM_OR_NOT TEXT_OR_NOT("system", "system_prompt", SYSTEM)
 
 #define OF_STAGE(id) (1u << PL_STAGE_##id)
@@ -127,7 +138,13 @@ static const struct pl_format formats[] = {
      .id = PL_FORMAT_PREFERENCE,
      .stages = PAIRS,
      .meanings = 1u << PL_FORMAT_PREFERENCE,
-     .keys = {PROMPT_OR_NOT, TEXT_OR_LIST("chosen", CHOSEN), TEXT_OR_LIST("rejected", REJECTED)},
+     .keys = {[PL_PREFERENCE_PROMPT] = PROMPT_OR_NOT,
+              [PL_PREFERENCE_CHOSEN] = ANSWER("chosen", CHOSEN),
+              [PL_PREFERENCE_REJECTED] = ANSWER("rejected", REJECTED),
+              [PL_PREFERENCE_TURNS] = TURNS_OR_NOT,
+              [PL_PREFERENCE_INSTRUCTION] = TEXT_OR_NOT("instruction", NULL, INSTRUCTION),
+              [PL_PREFERENCE_INPUT] = TEXT_OR_NOT("input", NULL, INPUT),
+              [PL_PREFERENCE_SYSTEM] = SYSTEM_OR_NOT},
      .needs_tokenizer = true,
      .may_need_chat = true,
      .complete = pl_preference_complete},
@@ -162,7 +179,8 @@ static const struct pl_format prompted = {
 
 static const char preferences_known[] =
     "rows of preferences by their keys: {prompt, chosen, rejected}, {chosen, rejected}, "
-    "{prompt_ids, chosen_ids, rejected_ids}; of `stage: kto` {prompt, completion, label}, "
+    "{conversations, chosen, rejected}, {instruction, chosen, rejected}, {prompt_ids, chosen_ids, "
+    "rejected_ids}; of `stage: kto` {prompt, completion, label}, "
     "{prompt_ids, completion_ids, label}";
 static const char formats_of_text[] =
     "formats by their keys: text {text}, messages {messages}, sharegpt {conversations}, alpaca "

@@ -9,6 +9,7 @@
 #include "runtime/data/format_rows.h"
 
 #include "estimator/base/json_tree.h"
+#include "runtime/data/row_keys.h"
 
 #include <string.h>
 
@@ -269,6 +270,31 @@ static bool complete_strings(struct pl_row_parser *p, bool has_prompt) {
 
 /* --- conversations ---------------------------------------------------------------------------- */
 
+static enum pl_scan_kind kind_of(struct pl_row_parser *p, int k) {
+    if (!p->seen[k]) return PL_SCAN_NULL;
+    pl_row_go_to(p, k);
+    return pl_scan_peek(&p->scan);
+}
+
+/* True if the key is there and says something. */
+static bool says(struct pl_row_parser *p, int k) {
+    bool empty = true;
+    if (!p->seen[k]) return false;
+    pl_row_go_to(p, k);
+    return pl_row_value_skip(&p->scan, &empty) && !empty;
+}
+
+/* True if the row has a list of turns for its prompt. */
+static bool has_list(struct pl_row_parser *p) {
+    return of_pairs(p) && says(p, PL_PREFERENCE_TURNS);
+}
+
+/* True if the prompt is such a list, or an instruction with its input, which becomes a turn. */
+static bool has_turns(struct pl_row_parser *p) {
+    if (!of_pairs(p) || says(p, PL_PREFERENCE_PROMPT)) return false;
+    return has_list(p) || says(p, PL_PREFERENCE_INSTRUCTION);
+}
+
 /* Forgets the messages, and keeps what the row says besides. */
 static void start_conversation(struct pl_row_parser *p) {
     struct pl_conversation *c = &p->conversation;
@@ -281,9 +307,51 @@ static void start_conversation(struct pl_row_parser *p) {
     c->row = row;
 }
 
+/* Reads the messages of key k: a list, one message, or the text of an answer. */
 static bool read_messages(struct pl_row_parser *p, int k) {
-    pl_row_go_to(p, k);
-    return pl_conversation_read(&p->conversation, &p->scan, PL_SPELLING_OPENAI);
+    struct pl_conversation *c = &p->conversation;
+    const enum pl_spelling spelling = has_list(p) ? PL_SPELLING_SHAREGPT : PL_SPELLING_OPENAI;
+    const enum pl_scan_kind kind = kind_of(p, k);
+    if (kind == PL_SCAN_OBJECT) return pl_conversation_read_one(c, &p->scan, spelling);
+    if (kind == PL_SCAN_STRING) return pl_conversation_read_text(c, &p->scan, PL_CHAT_ASSISTANT);
+    return pl_conversation_read(c, &p->scan, spelling);
+}
+
+/* Reads a text as a message; an empty one says nothing. */
+static bool read_turn(struct pl_row_parser *p, int k, enum pl_chat_role role) {
+    struct pl_conversation *c = &p->conversation;
+    if (kind_of(p, k) != PL_SCAN_STRING) return true;
+    const size_t before = c->text.len;
+    if (!pl_conversation_read_text(c, &p->scan, role)) return false;
+    if (c->text.len == before) c->n--;
+    return true;
+}
+
+/* The instruction, a line feed and the input: one question, as LLaMA-Factory joins them. */
+static bool read_question(struct pl_row_parser *p) {
+    struct pl_conversation *c = &p->conversation;
+    const size_t before = c->n;
+    if (!read_turn(p, PL_PREFERENCE_INSTRUCTION, PL_CHAT_USER)) return false;
+    if (c->n == before) return read_turn(p, PL_PREFERENCE_INPUT, PL_CHAT_USER);
+    const size_t end = c->text.len;
+    if (kind_of(p, PL_PREFERENCE_INPUT) != PL_SCAN_STRING) return true;
+    pl_text_add(&c->text, "\n");
+    if (!pl_scan_string(&p->scan, &c->text)) return false;
+    if (c->text.len == end + 1) c->text.len = end;
+    return !c->text.failed || pl_row_no_memory(p);
+}
+
+/* Reads the messages before an answer. */
+static bool read_prompt(struct pl_row_parser *p) {
+    if (!has_turns(p)) return read_messages(p, PL_PREFERENCE_PROMPT);
+    if (!read_turn(p, PL_PREFERENCE_SYSTEM, PL_CHAT_SYSTEM)) return false;
+    const bool has_system = p->conversation.n > 0;
+    if (!has_list(p)) return read_question(p);
+    if (!read_messages(p, PL_PREFERENCE_TURNS)) return false;
+    if (!has_system || pl_conversation_join_system(&p->conversation)) return true;
+    return pl_scan_fail(&p->scan, PL_ERR_DATA_FIELD, p->at[PL_PREFERENCE_SYSTEM],
+                        "keep one of them",
+                        "the row has a `system` and a system message that differs");
 }
 
 /* Renders the messages that were read; `asks`: up to where an answer begins. */
@@ -331,20 +399,43 @@ static bool count_common(struct pl_row_parser *p, size_t *n) {
     return true;
 }
 
+/* True if a message has keys besides its role and its content, such as calls of tools. */
+static bool has_more(const struct pl_conversation *c, size_t i, bool *failed) {
+    const struct pl_json_span *span = &c->json[i];
+    if (!span->end) return false;
+    json_t *v = pl_json_load(c->row + span->begin, span->end - span->begin, JSON_DECODE_ANY, NULL);
+    *failed |= !v;
+    const bool more = json_object_size(v) > 2;
+    json_decref(v);
+    return more;
+}
+
+/* Fails where the messages from `first` on, an answer, say nothing. */
+static bool check_answer(struct pl_row_parser *p, int k, size_t first) {
+    struct pl_conversation *c = &p->conversation;
+    const struct pl_chat_message *m = pl_conversation_messages(c);
+    bool failed = false;
+    if (c->n <= first)
+        return fail(p, k, "leave such rows out", "has no message after those of the other answer");
+    while (first < c->n && !m[first].n && !has_more(c, first, &failed))
+        first++;
+    if (failed) return pl_row_no_memory(p);
+    return first < c->n || fail(p, k, "leave such rows out", "is empty");
+}
+
 /* The messages of answer k: with those of the prompt before them, or, with `common`, so many of its
  * own are the prompt. */
 static bool render_answer(struct pl_row_parser *p, int k, bool has_prompt, size_t common) {
     start_conversation(p);
-    if (has_prompt && !read_messages(p, PL_PREFERENCE_PROMPT)) return false;
+    if (has_prompt && !read_prompt(p)) return false;
+    const size_t first = has_prompt ? p->conversation.n : common;
     if (!read_messages(p, k)) return false;
-    if (!has_prompt && p->conversation.n <= common)
-        return fail(p, k, "leave such rows out", "has no message after those of the other answer");
-    return render(p, k, false);
+    return check_answer(p, k, first) && render(p, k, false);
 }
 
 static bool render_prompt(struct pl_row_parser *p, bool has_prompt, size_t common) {
     start_conversation(p);
-    if (!read_messages(p, has_prompt ? PL_PREFERENCE_PROMPT : 1)) return false;
+    if (!(has_prompt ? read_prompt(p) : read_messages(p, 1))) return false;
     if (!has_prompt) p->conversation.n = common;
     p->texts[0].len = 0;
     return p->conversation.n == 0 || render(p, 0, true);
@@ -371,18 +462,46 @@ static bool complete_messages(struct pl_row_parser *p, bool has_prompt) {
 
 /* --- all of it -------------------------------------------------------------------------------- */
 
-static enum pl_scan_kind kind_of(struct pl_row_parser *p, int k) {
-    if (!p->seen[k]) return PL_SCAN_NULL;
-    pl_row_go_to(p, k);
-    return pl_scan_peek(&p->scan);
+/* Refuses the keys of a prompt in turns that this prompt does not take. */
+static bool refuse_others(struct pl_row_parser *p, bool turns) {
+    static const struct {
+        int key;
+        const char *name;
+        bool by_list, by_instruction; /* taken by a prompt of that kind */
+    } keys[] = {{PL_PREFERENCE_TURNS, "conversations", true, false},
+                {PL_PREFERENCE_INSTRUCTION, "instruction", false, true},
+                {PL_PREFERENCE_INPUT, "input", false, true},
+                {PL_PREFERENCE_SYSTEM, "system", true, true}};
+    const bool list = turns && has_list(p);
+    for (size_t i = 0; of_pairs(p) && i < sizeof keys / sizeof *keys; i++) {
+        const char *name = keys[i].name;
+        const bool taken = turns && (list ? keys[i].by_list : keys[i].by_instruction);
+        if (taken || !says(p, keys[i].key)) continue;
+        pl_row_go_to(p, keys[i].key);
+        return pl_row_key_check(pl_row_key_find(name, strlen(name), 1u << PL_FORMAT_PREFERENCE),
+                                &p->scan);
+    }
+    return true;
+}
+
+/* An answer that is one message is read like a list of it. */
+static enum pl_scan_kind kind_of_part(struct pl_row_parser *p, int k) {
+    const enum pl_scan_kind kind = kind_of(p, k);
+    return kind == PL_SCAN_OBJECT ? PL_SCAN_ARRAY : kind;
 }
 
 /* A prompt that is a string next to conversations repeats what they begin with. */
 bool pl_preference_complete(struct pl_row_parser *p) {
-    const enum pl_scan_kind prompt = kind_of(p, PL_PREFERENCE_PROMPT), first = kind_of(p, 1);
+    const enum pl_scan_kind prompt = kind_of(p, PL_PREFERENCE_PROMPT), first = kind_of_part(p, 1);
     bool has_prompt = prompt != PL_SCAN_NULL;
-    if (of_pairs(p) && kind_of(p, 2) != first)
+    const bool turns = has_turns(p);
+    if (!refuse_others(p, turns)) return false;
+    if (of_pairs(p) && kind_of_part(p, 2) != first)
         return fail(p, 2, NULL, "and `chosen` are of different kinds: text, or messages");
+    if (turns) return complete_messages(p, true);
+    if (!has_prompt && kind_of(p, 1) == PL_SCAN_OBJECT)
+        return fail(p, 1, "say the prompt as `prompt` or `conversations`",
+                    "is one message, and the row has no prompt");
     if (has_prompt && prompt != first) {
         if (!of_pairs(p) || first != PL_SCAN_ARRAY)
             return fail(p, 1, NULL, "and `prompt` are of different kinds: text, or messages");

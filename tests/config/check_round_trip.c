@@ -274,6 +274,7 @@ static void make_stage_valid(struct pl_job *job) {
     set(job, "rank_order", "auto");
     set(job, "precompute_reference", "");
     if (!(job->beta > 0)) set(job, "beta", "");
+    if (!pl_mode_adapts(job->mode)) set(job, "reference", "");
     if (job->preference_loss == PL_DPO_LOSS_EXO_PAIR) set(job, "preference_loss", "ipo");
 }
 

@@ -97,6 +97,57 @@ static void write_rows(struct fixture *f, const json_t *cases) {
     pl_text_finish(&text);
 }
 
+/* --- rows of LLaMA-Factory with `ranking: true` ----------------------------------------------- */
+
+#define HUMAN            "{\"from\":\"human\",\"value\":\"q\"}"
+#define GPT(text)        "{\"from\":\"gpt\",\"value\":\"" text "\"}"
+#define USER(text)       "{\"role\":\"user\",\"content\":\"" text "\"}"
+#define ASSISTANT(text)  "{\"role\":\"assistant\",\"content\":\"" text "\"}"
+#define SYSTEM           "{\"role\":\"system\",\"content\":\"s\"}"
+#define ANSWERS_AS_LISTS "\"chosen\":[" ASSISTANT("b") "],\"rejected\":[" ASSISTANT("c") "]"
+
+static const struct {
+    const char *row, *as; /* the same row as TRL reads it */
+} ranked[] = {
+    {"{\"conversations\":[" HUMAN "],\"chosen\":" GPT("b") ",\"rejected\":" GPT("c") "}",
+     "{\"prompt\":[" USER("q") "]," ANSWERS_AS_LISTS "}"},
+    {"{\"conversations\":[" HUMAN
+     "," GPT("a") "," HUMAN "],\"system\":\"s\",\"chosen\":" GPT("b") ",\"rejected\":" GPT("c") "}",
+     "{\"prompt\":[" SYSTEM "," USER("q") "," ASSISTANT("a") "," USER("q") "]," ANSWERS_AS_LISTS
+                                                                           "}"},
+    {"{\"instruction\":\"q\",\"chosen\":\"b\",\"rejected\":\"c\"}",
+     "{\"prompt\":[" USER("q") "]," ANSWERS_AS_LISTS "}"},
+    {"{\"instruction\":\"q\",\"input\":\"\",\"system\":\"\",\"history\":[],\"chosen\":\"b\","
+     "\"rejected\":\"c\",\"prompt\":null}",
+     "{\"prompt\":[" USER("q") "]," ANSWERS_AS_LISTS "}"},
+    {"{\"chosen\":\"b\",\"system\":\"s\",\"instruction\":\"q\",\"input\":\"x\","
+     "\"rejected\":\"c\"}",
+     "{\"prompt\":[" SYSTEM "," USER("q\\nx") "]," ANSWERS_AS_LISTS "}"},
+    {"{\"prompt\":[" USER("q") "],\"chosen\":" ASSISTANT("b") ",\"rejected\":" ASSISTANT("c") "}",
+     "{\"prompt\":[" USER("q") "]," ANSWERS_AS_LISTS "}"},
+};
+enum { N_RANKED = sizeof ranked / sizeof *ranked };
+
+START_TEST(a_ranked_row_is_the_row_of_its_messages) {
+    struct fixture f;
+    struct pl_sample s[2] = {{0}, {0}};
+    char rows[1024];
+    start(&f, "qwen2_style", _i / N_RANKED ? PL_STAGE_ORPO : PL_STAGE_DPO);
+    const int n = snprintf(rows, sizeof rows, "%s\n%s\n", ranked[_i % N_RANKED].row,
+                           ranked[_i % N_RANKED].as);
+    fixture_write(&f, rows, (size_t)n);
+    pl_err err = fixture_open(&f);
+    ck_assert_msg(err == PL_ERR_OK, "%s", f.d.message);
+    for (uint64_t i = 0; i < 2; i++)
+        ck_assert_int_eq(pl_data_sample(f.data, i, &s[i], &f.d), PL_ERR_OK);
+    ck_assert_uint_gt(s[0].n, 10);
+    ck_assert_msg(pl_sample_digest(&s[0]) == pl_sample_digest(&s[1]), "%s", rows);
+    pl_sample_finish(&s[0]);
+    pl_sample_finish(&s[1]);
+    fixture_finish(&f);
+}
+END_TEST
+
 START_TEST(tokens_are_those_of_trl) {
     const int tokenizer = _i / N_TRAINERS, trainer = _i % N_TRAINERS;
     struct fixture f;
@@ -187,10 +238,24 @@ START_TEST(a_limit_leaves_what_trl_leaves) {
 }
 END_TEST
 
+/* Messages need a template. */
+START_TEST(an_answer_without_a_text_is_refused) {
+    static const char row[] = "{\"prompt\":[" USER("q") "],\"chosen\":[" ASSISTANT(
+        "") "],\"rejected\":[" ASSISTANT("c") "]}";
+    struct fixture f;
+    start(&f, "qwen2_style", PL_STAGE_DPO);
+    fixture_write(&f, row, sizeof row - 1);
+    ck_assert_int_eq(fixture_open(&f), PL_ERR_DATA_FIELD);
+    ck_assert_msg(strstr(f.d.message, "`chosen` is empty"), "%s", f.d.message);
+    fixture_finish(&f);
+}
+END_TEST
+
 static const struct {
     uint32_t stage;
     const char *row, *says;
 } refused[] = {
+    {PL_STAGE_DPO, "{\"prompt\":\"a\",\"chosen\":\"b\",\"rejected\":null}", "`rejected` is null"},
     {PL_STAGE_DPO, "{\"prompt\":\"a\",\"chosen\":\"b\",\"rejected\":\"b\"}", "the same answer"},
     {PL_STAGE_DPO, "{\"prompt\":\"a\",\"chosen\":\"\",\"rejected\":\"b\"}", "`chosen` is empty"},
     {PL_STAGE_DPO, "{\"prompt\":\"a\",\"chosen\":\"b\",\"rejected\":\"\"}", "`rejected` is empty"},
@@ -198,7 +263,23 @@ static const struct {
     {PL_STAGE_DPO, "{\"prompt\":\"a\",\"chosen\":\"b\",\"rejected\":[{}]}", "different kinds"},
     {PL_STAGE_DPO, "{\"prompt\":[{}],\"chosen\":\"b\",\"rejected\":\"c\"}", "different kinds"},
     {PL_STAGE_DPO, "{\"chosen\":\"abc\",\"rejected\":\"abc\"}", "holds no answer"},
-    {PL_STAGE_DPO, "{\"instruction\":\"a\",\"chosen\":\"b\",\"rejected\":\"c\"}",
+    {PL_STAGE_DPO, "{\"prompt\":\"p\",\"instruction\":\"a\",\"chosen\":\"b\",\"rejected\":\"c\"}",
+     "`instruction` is not supported"},
+    {PL_STAGE_DPO, "{\"prompt\":\"p\",\"system\":\"a\",\"chosen\":\"b\",\"rejected\":\"c\"}",
+     "`system` is not supported"},
+    {PL_STAGE_DPO, "{\"input\":\"a\",\"chosen\":\"b\",\"rejected\":\"c\"}",
+     "`input` is not supported"},
+    {PL_STAGE_DPO,
+     "{\"conversations\":[" HUMAN "],\"instruction\":\"a\",\"chosen\":\"b\",\"rejected\":\"c\"}",
+     "`instruction` is not supported"},
+    {PL_STAGE_DPO,
+     "{\"prompt\":\"p\",\"conversations\":[" HUMAN "],\"chosen\":\"b\",\"rejected\":\"c\"}",
+     "`conversations` is not supported"},
+    {PL_STAGE_DPO, "{\"chosen\":" GPT("b") ",\"rejected\":" GPT("c") "}",
+     "is one message, and the row has no prompt"},
+    {PL_STAGE_DPO, "{\"prompt\":\"a\",\"chosen\":7,\"rejected\":\"b\"}",
+     "`chosen` is a number, expected a string, a message or a list of messages"},
+    {PL_STAGE_KTO, "{\"instruction\":\"a\",\"completion\":\"b\",\"prompt\":\"c\",\"label\":1}",
      "`instruction` is not supported"},
     {PL_STAGE_KTO, "{\"prompt\":\"a\",\"completion\":\"b\",\"label\":2}", "neither true nor false"},
     {PL_STAGE_KTO, "{\"prompt\":\"a\",\"completion\":\"b\"}", "key `label` is missing"},
@@ -218,8 +299,10 @@ int main(void) {
     Suite *s = suite_create("data.preference");
     TCase *tc = tcase_create("rows");
     tcase_add_loop_test(tc, tokens_are_those_of_trl, 0, N_TOKENIZERS * N_TRAINERS);
+    tcase_add_loop_test(tc, a_ranked_row_is_the_row_of_its_messages, 0, 2 * N_RANKED);
     tcase_add_test(tc, rows_on_which_trl_fails_are_refused);
     tcase_add_loop_test(tc, a_limit_leaves_what_trl_leaves, 0, sizeof cuts / sizeof *cuts);
+    tcase_add_test(tc, an_answer_without_a_text_is_refused);
     tcase_add_loop_test(tc, a_row_that_prefers_nothing_is_refused_by_name, 0,
                         sizeof refused / sizeof *refused);
     suite_add_tcase(s, tc);

@@ -474,6 +474,11 @@ bool pl_conversation_read(struct pl_conversation *c, struct pl_scan *s, enum pl_
                         spellings[spelling].list, spellings[spelling].message);
 }
 
+bool pl_conversation_read_one(struct pl_conversation *c, struct pl_scan *s,
+                              enum pl_spelling spelling) {
+    return read_message(c, s, spelling, 0);
+}
+
 bool pl_conversation_read_text(struct pl_conversation *c, struct pl_scan *s,
                                enum pl_chat_role role) {
     if (!add_message(c, s, role) || !pl_scan_string(s, &c->text)) return false;

@@ -57,6 +57,9 @@ void pl_conversation_finish(struct pl_conversation *c); /* frees; leaves {0} */
 
 /* Appends the messages of the array at the cursor. False: s holds the reason. */
 bool pl_conversation_read(struct pl_conversation *c, struct pl_scan *s, enum pl_spelling spelling);
+/* Appends the object at the cursor as one message. */
+bool pl_conversation_read_one(struct pl_conversation *c, struct pl_scan *s,
+                              enum pl_spelling spelling);
 /* Appends the string at the cursor as one message. */
 bool pl_conversation_read_text(struct pl_conversation *c, struct pl_scan *s,
                                enum pl_chat_role role);
