@@ -32,6 +32,7 @@ static const char fixed_state[] =
     X(tokens, UINT64_MAX, true)                                                                    \
     X(oom_recoveries, UINT64_MAX, true)                                                            \
     X(seed, UINT64_MAX, true)                                                                      \
+    X(unit, UINT32_MAX, false)                                                                     \
     X(loss_chunk_tokens, UINT32_MAX, false)                                                        \
     X(epoch_rows, UINT64_MAX, false)                                                               \
     X(data_tokens, UINT64_MAX, false)                                                              \

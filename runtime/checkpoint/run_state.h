@@ -29,6 +29,7 @@ struct pl_run_state {
     uint64_t tokens;       /* supervised tokens seen */
     uint64_t oom_recoveries;
     uint64_t seed;
+    uint32_t unit;                    /* micro-batch that the run began with; 0: not recorded */
     uint32_t loss_chunk_tokens;       /* in use; 0: not recorded */
     uint64_t epoch_rows, data_tokens; /* of the data it is trained on; 0: not recorded */
     /* Under fp16; 0 and 0 elsewhere. */

@@ -41,6 +41,14 @@ static uint32_t chat_day(const struct pl_job *job) {
     return (uint32_t)((date.year * 100 + date.month) * 100 + date.day);
 }
 
+/* Recovery halves the micro-batch and not what the losses have means of: a job says it, or the
+ * checkpoint that is resumed. */
+static uint32_t unit_of(const struct pl_preflight *pf) {
+    const uint32_t asked = pf->spec.asked->batch_size, then = pf->files.resume_state.unit;
+    if (asked != PL_AUTO) return asked;
+    return then ? then : pf->job->batch_size;
+}
+
 static void init_counters(struct pl_run *r, const struct pl_preflight *pf) {
     const struct pl_job *job = pf->job;
     r->schedule = (struct pl_schedule){.kind = job->lr_scheduler,
@@ -49,6 +57,7 @@ static void init_counters(struct pl_run *r, const struct pl_preflight *pf) {
                                        .warmup = pf->warmup_steps,
                                        .total = pf->total_steps};
     r->state = (struct pl_run_state){.batch_size = job->batch_size,
+                                     .unit = r->unit,
                                      .global_batch = pf->global_batch,
                                      .seed = job->seed,
                                      .loss_chunk_tokens = job->loss_chunk_tokens,
@@ -77,17 +86,17 @@ pl_err pl_run_init_profile(struct pl_run *r, struct pl_diag *d) {
 }
 
 /* The estimate of KTO is that of a micro-batch, whose size is decided by now. */
-static void group_rows(struct pl_preflight *pf) {
-    const uint32_t exchange = pf->job->stage == PL_STAGE_KTO ? pf->job->batch_size : 0;
+static void group_rows(struct pl_preflight *pf, uint32_t unit) {
+    const uint32_t exchange = pf->job->stage == PL_STAGE_KTO ? unit : 0;
     pf->data.source.grouping.exchange = pf->data.eval_source.grouping.exchange = exchange;
 }
 
 pl_err pl_run_open(struct pl_run *r, struct pl_preflight *pf, const struct pl_train_options *opt,
                    struct pl_diag *d) {
     uint64_t config_bytes;
-    *r = (struct pl_run){.opt = opt, .started = pl_session_clock()};
+    *r = (struct pl_run){.opt = opt, .unit = unit_of(pf), .started = pl_session_clock()};
     init_counters(r, pf);
-    group_rows(pf);
+    group_rows(pf, r->unit);
     PL_TRY(pl_model_read_text(pf->files.config_path, &r->config_json, &config_bytes, d));
     PL_TRY(pl_session_open(&r->s, pf, opt->messages, opt->colour, d));
     PL_TRY(pl_run_init_best(r, &(struct pl_run_state){0}, d));

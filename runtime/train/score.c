@@ -152,7 +152,7 @@ static pl_err refer_to_training_rows(struct pl_run *r, struct pl_diag *d) {
 static pl_err refer_to_eval_rows(struct pl_run *r, struct pl_diag *d) {
     const struct pl_preflight *pf = r->s.pf;
     for (uint64_t at = 0; at < pf->data.n_eval; at += r->batch.rows) {
-        PL_TRY(pl_step_batch_load(&r->batch, &pf->data.eval_source, at, r->s.job->batch_size, d));
+        PL_TRY(pl_step_batch_load(&r->batch, &pf->data.eval_source, at, r->unit, d));
         PL_TRY(refer_to(r, d));
     }
     return PL_ERR_OK;
@@ -184,7 +184,7 @@ static pl_err score(struct pl_run *r, struct pl_measures *out, struct pl_diag *d
         PL_TRY(look_up(r, d));
     else if (pl_job_refers(job))
         PL_TRY(score_by(r, PL_PHASE_REFERENCE, d));
-    pl_losses_of_step(job, job->batch_size, &r->batch, r->scores.of, out);
+    pl_losses_of_step(job, r->unit, &r->batch, r->scores.of, out);
     return PL_ERR_OK;
 }
 
@@ -200,7 +200,7 @@ pl_err pl_run_eval_preferences(struct pl_run *r, struct pl_measures *out, struct
     PL_TRY(pl_run_clear_loss(r));
     for (uint64_t at = 0; at < pf->data.n_eval; at += r->batch.rows) {
         struct pl_measures m;
-        PL_TRY(pl_step_batch_load(&r->batch, &pf->data.eval_source, at, r->s.job->batch_size, d));
+        PL_TRY(pl_step_batch_load(&r->batch, &pf->data.eval_source, at, r->unit, d));
         PL_TRY(score(r, &m, d));
         for (int i = 0; i < PL_MEASURE_COUNT; i++) {
             if (isnan(m.of[i])) continue;

@@ -65,6 +65,8 @@ struct pl_run {
     bool lost;              /* the commit of a step ran out of memory: go_back.h */
     struct pl_schedule schedule;
     struct pl_step_batch batch;
+    /* rows of a micro-batch as the run began, of which a preference stage has means */
+    uint32_t unit;
     struct pl_scores scores;             /* of preferences, as these two */
     struct pl_measures measures;         /* of the step at hand */
     struct pl_reference reference;       /* of the whole run, where it is computed before */

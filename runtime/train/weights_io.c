@@ -3,6 +3,7 @@
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/json_tree.h"
+#include "estimator/config/job_values.h"
 #include "estimator/find/find.h"
 #include "estimator/gguf/gguf_file.h"
 #include "runtime/checkpoint/adapter_io.h"
@@ -17,6 +18,7 @@
 #include "runtime/data/tokenizer/tokenizer.h"
 #include "runtime/session/load.h"
 #include "runtime/train/best.h"
+#include "runtime/train/reference_file.h"
 #include "runtime/train/step.h"
 
 #include <stdlib.h>
@@ -32,11 +34,25 @@ static void take_scale(const struct pl_run_state *from, struct pl_run_state *to)
     to->skipped_steps = from->skipped_steps;
 }
 
+/* A checkpoint that was damaged is not the only one. */
+static void hint_at_older(pl_err err, struct pl_diag *d) {
+    if (err == PL_ERR_CHECKPOINT_FORMAT)
+        pl_diag_hint(d, "the checkpoint is damaged: move it away to resume from the one before it");
+}
+
+/* A run that is resumed by force may refer to something else than the checkpoint did. */
+static pl_err load_reference(struct pl_run *r, struct pl_diag *d) {
+    const bool forced = strcmp(r->s.job->resume, "force") == 0;
+    if (!pl_job_precomputes(r->s.job) || r->reference.whole || forced) return PL_ERR_OK;
+    pl_err err = pl_reference_load(&r->reference, r->s.pf->files.resume_path, d);
+    hint_at_older(err, d);
+    return err;
+}
+
 static pl_err resume(struct pl_run *r, const struct pl_tensor_io *io, struct pl_diag *d) {
     const struct pl_run_state *then = &r->s.pf->files.resume_state;
     pl_err err = pl_checkpoint_load(io, r->s.pf->files.resume_path, d);
-    if (err == PL_ERR_CHECKPOINT_FORMAT)
-        pl_diag_hint(d, "the checkpoint is damaged: move it away to resume from the one before it");
+    hint_at_older(err, d);
     if (err != PL_ERR_OK) return err;
     /* Only counters are restored; everything else is this run's, and was compared before. */
     r->state.step = then->step;
@@ -53,6 +69,7 @@ static pl_err resume(struct pl_run *r, const struct pl_tensor_io *io, struct pl_
 pl_err pl_run_load(struct pl_run *r, struct pl_diag *d) {
     PL_TRY(pl_session_load(&r->s, d));
     if (!r->s.pf->files.resume_path || !pl_session_has_memory(&r->s)) return PL_ERR_OK;
+    PL_TRY(load_reference(r, d));
     PL_TRY(pl_run_refer(r, d)); /* later the weights are those of the checkpoint */
     const struct pl_tensor_io io = pl_session_io(&r->s, PL_PHASE_LOAD);
     return resume(r, &io, d);
@@ -219,6 +236,7 @@ static pl_err save_checkpoint(struct pl_run *r, uint32_t keep, bool shares, stru
     io.shares = shares;
     PL_TRY_GOTO(pl_checkpoint_begin(&c, r->s.job->output_dir, r->state.step, d), out);
     PL_TRY_GOTO(put_weights(r, &io, &c.outbox, d), out);
+    if (r->reference.whole) PL_TRY_GOTO(pl_reference_save(&r->reference, &c.outbox, d), out);
     PL_TRY_GOTO(pl_checkpoint_write_state(&c, &io, &r->state, r->s.pf->files.record, d), out);
     /* The steps that led here are on disk before the checkpoint has its name, so that a run which
      * goes on from it has a log without holes. */

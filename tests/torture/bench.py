@@ -14,6 +14,7 @@ STEPS = 12
 LIMIT = 60  # seconds for a run that takes a hundredth of one
 OF_THE_RUN = ("run_id", "run_number", "job", "state_xxh64")  # what two runs of a job do not share
 OF_A_STEP = ("loss", "grad_norm", "learning_rate", "tokens", "epoch")
+OF_PREFERENCES = ("rewards/margins", "logps/chosen", "kl")  # of a step of some stages
 
 CONFIG = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 32,
@@ -39,6 +40,10 @@ JOBS = {
     "merged": LORA + "mode: lora\ndtype: bf16\nbatch_size: 1\npacking: true\nsave_steps: 1\n"
                      "save_merged: true\n",
     "qlora": LORA + "mode: qlora\ndtype: bf16\nbatch_size: 2\nsave_steps: 4\n",
+    # What a resumed run refers to are weights that it no longer has, or the base.
+    "dpo": FULL + "stage: dpo\ndtype: fp32\nbatch_size: 2\nsave_steps: 2\n",
+    "kto": LORA.replace("lora_dropout: 0.1\n", "") +
+           "mode: lora\nstage: kto\ndtype: bf16\nbatch_size: 2\nsave_steps: 3\n",
 }
 
 
@@ -58,12 +63,31 @@ class Ended:
         self.status, self.said = status, said
 
 
-def write_data(path):
+def draw_ids(draw, shortest, longest):
+    return [draw.randrange(61) for _ in range(draw.randrange(shortest, longest + 1))]
+
+
+def draw_row(draw):
+    ids = draw_ids(draw, 5, 16)
+    return {"input_ids": ids, "labels": ids}
+
+
+def draw_pair(draw):
+    return {"prompt_ids": draw_ids(draw, 1, 8), "chosen_ids": draw_ids(draw, 1, 8),
+            "rejected_ids": draw_ids(draw, 1, 8)}
+
+
+def draw_labelled(draw):
+    return {"prompt_ids": draw_ids(draw, 1, 8), "completion_ids": draw_ids(draw, 1, 8),
+            "label": draw.random() < 0.5}
+
+
+def write_data(path, yaml):
+    row = draw_pair if "stage: dpo" in yaml else draw_labelled if "stage: kto" in yaml else draw_row
     draw = random.Random(1)
     with open(path, "w") as rows:
         for _ in range(24):
-            ids = [draw.randrange(61) for _ in range(draw.randrange(5, 17))]
-            rows.write(json.dumps({"input_ids": ids, "labels": ids}) + "\n")
+            rows.write(json.dumps(row(draw)) + "\n")
 
 
 def newest(out):
@@ -89,7 +113,8 @@ def logged_steps(out):
     for line in (out / "train_log.jsonl").read_text().splitlines():
         event = json.loads(line)
         if event["event"] == "step":
-            steps.append((event["step"], *(event[key] for key in OF_A_STEP)))
+            steps.append((event["step"], *(event[key] for key in OF_A_STEP),
+                          *(event.get(key) for key in OF_PREFERENCES)))
     return steps
 
 
@@ -145,12 +170,13 @@ class Bench:
         folder = self.folder / "jobs" / name
         folder.mkdir(parents=True)
         (folder / "config.json").write_text(json.dumps(CONFIG))
-        write_data(folder / "train.jsonl")
         if "model: base" in yaml:
             self.make_base(folder)
+        write_data(folder / "train.jsonl", yaml)
         (folder / "run.yaml").write_text(yaml + COMMON + "max_steps: %d\n" % steps)
 
     def make_base(self, folder):
+        write_data(folder / "train.jsonl", FULL)
         (folder / "run.yaml").write_text(FULL + "dtype: fp32\nbatch_size: 2\nsave_steps: 0\n" +
                                          COMMON + "max_steps: 1\n")
         ended = self.train(folder, "output_dir=base")
