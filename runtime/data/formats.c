@@ -247,7 +247,7 @@ static void list_columns(const struct pl_format *f, struct pl_text *out) {
             pl_text_addf(out, "%s`%s`", out->len ? ", " : "", pl_column_key((enum pl_column)i));
 }
 
-/* No format has them all: names two that do not go together. */
+/* No format of the stage has them all: names two that do not go together, or one of no format. */
 static pl_err no_format_has(const struct pl_job *job, const struct pl_dataset *entry,
                             struct pl_diag *d) {
     const struct pl_columns *c = &entry->columns;
@@ -256,7 +256,12 @@ static pl_err no_format_has(const struct pl_job *job, const struct pl_dataset *e
         first++;
     enum pl_column other = PL_COLUMN_COUNT;
     for (size_t i = 0; i < N_FORMATS && other == PL_COLUMN_COUNT; i++)
-        if (has_column(&formats[i], (enum pl_column)first)) other = first_strange(&formats[i], c);
+        if (is_of_stage(&formats[i], job->stage) && has_column(&formats[i], (enum pl_column)first))
+            other = first_strange(&formats[i], c);
+    if (other == PL_COLUMN_COUNT)
+        return pl_diag_at(d, PL_ERR_CONFIG_CONFLICT, job->path, entry->line, entry->column,
+                          "no format of this `stage` has the column of `%s`",
+                          pl_column_key((enum pl_column)first));
     return pl_diag_at(d, PL_ERR_CONFIG_CONFLICT, job->path, entry->line, entry->column,
                       "no format has the columns of both `%s` and `%s`",
                       pl_column_key((enum pl_column)first), pl_column_key(other));
@@ -266,7 +271,9 @@ pl_err pl_format_check_columns(const struct pl_format *f, const struct pl_job *j
                                const struct pl_dataset *entry, struct pl_diag *d) {
     struct pl_text list = {0};
     for (size_t i = 0; !f && i < N_FORMATS; i++)
-        if (first_strange(&formats[i], &entry->columns) == PL_COLUMN_COUNT) return PL_ERR_OK;
+        if (is_of_stage(&formats[i], job->stage) &&
+            first_strange(&formats[i], &entry->columns) == PL_COLUMN_COUNT)
+            return PL_ERR_OK;
     if (!f) return no_format_has(job, entry, d);
     enum pl_column strange = first_strange(f, &entry->columns);
     if (strange == PL_COLUMN_COUNT) return PL_ERR_OK;

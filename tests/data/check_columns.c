@@ -132,6 +132,8 @@ static const struct {
      "`field_instruction` names a column that format text does not have", "field_text"},
     {"auto", "field_instruction: q\nfield_messages: m\n", "{\"q\":\"a\"}", PL_ERR_CONFIG_CONFLICT,
      "no format has the columns of both `field_instruction` and `field_messages`", ""},
+    {"auto", "field_chosen: q\n", "{\"text\":\"a\"}", PL_ERR_CONFIG_CONFLICT,
+     "no format of this `stage` has the column of `field_chosen`", ""},
     {"auto", "prompt_format: \"{q\"\n", "{\"q\":\"a\",\"output\":\"b\"}", PL_ERR_CONFIG_RANGE,
      "`prompt_format` has a brace that is not closed", "{{"},
     {"auto", "prompt_format: \"q}\"\n", "{\"q\":\"a\",\"output\":\"b\"}", PL_ERR_CONFIG_RANGE,
