@@ -156,9 +156,6 @@ static bool drops(const struct pl_job *job) {
 static bool lets_go(const struct pl_job *job) {
     return job->mode == PL_MODE_FULL && job->optimizer_in_backward == PL_TRI_TRUE;
 }
-static bool is_of_ranks(const struct pl_job *job) {
-    return job->devices == PL_AUTO || pl_job_is_of_ranks(job);
-}
 static bool turns_whole(const struct pl_job *job) {
     return pl_mode_adapts(job->mode) && job->lora_modules_to_save.n && pl_job_refers(job) &&
            !pl_job_refers_to_start(job);
@@ -192,8 +189,6 @@ static const struct {
      "`optimizer_in_backward` with a preference stage: the answers of a pair make two gradients, "
      "which have to be kept until they are added up",
      "remove `optimizer_in_backward`"},
-    {PL_KEY_devices, is_of_ranks, "a preference stage on several devices is not supported",
-     "remove `devices` and `rank_order`"},
     {PL_KEY_lora_modules_to_save, turns_whole,
      "`lora_modules_to_save` with the base model as reference: what is trained whole has no base "
      "any more",

@@ -156,9 +156,6 @@ void pl_import_drop_refused(struct pl_import *im) {
     if (job->lora_dropout > 0)
         pl_import_withdraw(im, PL_KEY_lora_dropout, PL_IMPORT_MISSED,
                            "dropout in training on preferences: not supported");
-    if (job->devices == PL_AUTO || pl_job_is_of_ranks(job))
-        pl_import_withdraw(im, PL_KEY_devices, PL_IMPORT_MISSED,
-                           "training on preferences on several devices: not supported");
     if (job->optimizer_in_backward == PL_TRI_TRUE)
         pl_import_withdraw(
             im, PL_KEY_optimizer_in_backward, PL_IMPORT_MISSED,

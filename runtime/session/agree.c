@@ -243,3 +243,27 @@ pl_err pl_session_follow_leader(struct pl_session *s, int32_t *id, struct pl_dia
     *id = all[0];
     return PL_ERR_OK;
 }
+
+/* Moves *at on to the next row of a rank; false: there is none. */
+static bool next_row(const uint32_t *of, uint64_t n, uint32_t rank, uint64_t *at) {
+    while (*at < n && of[*at] != rank)
+        ++*at;
+    return *at < n;
+}
+
+pl_err pl_session_share_rows(struct pl_session *s, void *rows, uint32_t bytes, const uint32_t *of,
+                             uint64_t n, struct pl_diag *d) {
+    char mine[PL_AGREE_MOST] = {0}, all[PL_RANKS_MAX * PL_AGREE_MOST], *const row = rows;
+    uint64_t sent = 0, received[PL_RANKS_MAX] = {0};
+    const uint32_t most = PL_AGREE_MOST / bytes, carried = most * bytes;
+    for (uint64_t left = s->comm ? n : 0; left;) {
+        for (uint32_t k = 0; k < most && next_row(of, n, s->comm->world.rank, &sent); k++)
+            memcpy(mine + (size_t)k * bytes, row + sent++ * bytes, bytes);
+        PL_TRY(pl_comm_agree(s->comm, mine, carried, all, d));
+        for (uint32_t r = 0; r < s->comm->world.size; r++)
+            for (uint32_t k = 0; k < most && next_row(of, n, r, &received[r]); k++, left--)
+                memcpy(row + received[r]++ * bytes, all + (size_t)r * carried + (size_t)k * bytes,
+                       bytes);
+    }
+    return PL_ERR_OK;
+}

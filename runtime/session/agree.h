@@ -39,6 +39,10 @@ struct pl_outcome {
  * PL_ERR_OK; any stop. Another rank's failure is told in `d`, its lack of memory in s->facts.
  * Alone: as it is. COMM_PEER_LOST. */
 struct pl_outcome pl_session_agree(struct pl_session *s, struct pl_outcome mine, struct pl_diag *d);
+/* Gives every rank all n rows of `bytes` <= PL_AGREE_MOST each, of which rank of[i] alone knows row
+ * i; all ranks have the same n and `of`. COMM_PEER_LOST. */
+pl_err pl_session_share_rows(struct pl_session *s, void *rows, uint32_t bytes, const uint32_t *of,
+                             uint64_t n, struct pl_diag *d);
 
 /* Every rank takes the token that rank 0 has chosen: logits may differ in their last bits between
  * processors. Alone: as it is. COMM_PEER_LOST. */

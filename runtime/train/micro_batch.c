@@ -75,12 +75,14 @@ pl_err pl_run_describe(struct pl_run *r, uint32_t contributors, bool first, uint
     return pl_exec_describe(&pl_run_rung(r)->exec, &b, d);
 }
 
-pl_err pl_run_prepare(struct pl_run *r, struct pl_diag *d) {
+pl_err pl_run_prepare(struct pl_run *r, enum pl_phase phase, struct pl_diag *d) {
     const uint64_t size = r->oom.batch_size;
+    const bool learns = phase == PL_PHASE_MICRO;
     if (r->round == 0) PL_TRY(pl_run_clear_loss(r));
+    r->s.micro.with_partners = !learns;
     PL_TRY(pl_micro_batch_fill(&r->s.micro, &r->batch, r->round + r->s.pf->world.rank * size, size,
                                d));
-    PL_TRY(pl_run_describe(r, contributors(r), r->round == 0, r->batch.targets, d));
+    PL_TRY(pl_run_describe(r, contributors(r), r->round == 0, learns ? r->batch.targets : 0, d));
     PL_TRY(pl_session_follow_length(&r->s, d));
-    return pl_session_upload_inputs(&r->s, PL_PHASE_MICRO);
+    return pl_session_upload_inputs(&r->s, phase);
 }

@@ -15,8 +15,9 @@ pl_err pl_run_clear_loss(struct pl_run *r);
  * for. */
 pl_err pl_run_describe(struct pl_run *r, uint32_t contributors, bool first, uint64_t targets,
                        struct pl_diag *d);
-/* Makes the micro-batch of this rank in the round at hand and brings it to the device; the last
- * round may have none for it. The first round clears the loss. */
-pl_err pl_run_prepare(struct pl_run *r, struct pl_diag *d);
+/* Makes the micro-batch of this rank in the round at hand and brings it to the device for a phase;
+ * the last round may have none for it. The first round clears the loss. PL_PHASE_MICRO alone asks
+ * for a gradient, and leaves out the samples that are only scored. */
+pl_err pl_run_prepare(struct pl_run *r, enum pl_phase phase, struct pl_diag *d);
 
 #endif

@@ -3,7 +3,7 @@
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "estimator/config/job_values.h"
-#include "runtime/session/inputs.h"
+#include "runtime/session/agree.h"
 #include "runtime/session/load.h"
 #include "runtime/train/micro_batch.h"
 #include "runtime/train/run_ops.h"
@@ -19,14 +19,17 @@ static pl_err reserve(struct pl_run *r, struct pl_diag *d) {
     if (n <= s->cap) return PL_ERR_OK;
     if (n > SIZE_MAX / sizeof *s->of) return pl_host_oom(d, "the scores of a step");
     struct pl_score *of = pl_realloc(s->of, (size_t)n * sizeof *of);
-    if (!of) return pl_host_oom(d, "the scores of a step");
-    s->of = of;
+    if (of) s->of = of;
+    uint32_t *rank = of ? pl_realloc(s->rank, (size_t)n * sizeof *rank) : NULL;
+    if (!rank) return pl_host_oom(d, "the scores of a step");
+    s->rank = rank;
     s->cap = n;
     return PL_ERR_OK;
 }
 
 void pl_scores_finish(struct pl_scores *s) {
     free(s->of);
+    free(s->rank);
     free(s->logp);
     *s = (struct pl_scores){0};
 }
@@ -74,23 +77,30 @@ static pl_err take_scores(struct pl_run *r, enum pl_phase phase, struct pl_diag 
     return PL_ERR_OK;
 }
 
-/* Scores all samples of the batch by a phase (C1). */
-static pl_err score_by(struct pl_run *r, enum pl_phase phase, struct pl_diag *d) {
+/* Scores the samples that are this rank's by a phase (C1); `before` is the outcome of what came
+ * before it, as in pl_run_ops(). */
+static pl_err score_by(struct pl_run *r, pl_err before, enum pl_phase phase, struct pl_diag *d) {
     const struct pl_phase_range *ops = &pl_run_rung(r)->planned.program->phases[phase];
-    const uint64_t size = r->oom.batch_size;
-    pl_err err = PL_ERR_OK;
-    r->s.micro.with_partners = true;
-    for (uint64_t at = 0; at < r->batch.slots && err == PL_ERR_OK; at += size) {
-        PL_TRY_GOTO(pl_micro_batch_fill(&r->s.micro, &r->batch, at, size, d), out);
-        PL_TRY_GOTO(pl_run_describe(r, 1, true, 0, d), out);
-        PL_TRY_GOTO(pl_session_follow_length(&r->s, d), out);
-        PL_TRY_GOTO(pl_session_upload_inputs(&r->s, phase), out);
-        err = pl_run_ops(r, PL_ERR_OK, ops, d);
+    pl_err err = before;
+    for (r->round = 0; r->round < r->batch.slots;
+         r->round += r->oom.batch_size * (uint64_t)pl_run_ranks(r)) {
+        if (err == PL_ERR_OK) err = pl_run_prepare(r, phase, d);
+        err = pl_run_ops(r, err, ops, d);
         if (err == PL_ERR_OK) err = take_scores(r, phase, d);
+        if (err != PL_ERR_OK && !r->s.comm) break;
     }
-out:
-    r->s.micro.with_partners = false;
     return err;
+}
+
+/* Ranks score the micro-batches of a step in turn, as they compute them; then every rank has all
+ * scores, and comes to the same weights. */
+static pl_err share_scores(struct pl_run *r, pl_err mine, struct pl_diag *d) {
+    struct pl_scores *s = &r->scores;
+    pl_err err = pl_session_agree(&r->s, (struct pl_outcome){.err = mine}, d).err;
+    if (err != PL_ERR_OK) return err;
+    for (uint64_t i = 0; i < r->batch.n; i++)
+        s->rank[i] = (uint32_t)(r->batch.slot[i] / r->oom.batch_size % pl_run_ranks(r));
+    return pl_session_share_rows(&r->s, s->of, sizeof *s->of, s->rank, r->batch.n, d);
 }
 
 /* --- the reference ---------------------------------------------------------------------------- */
@@ -133,9 +143,10 @@ static pl_err refer_to(struct pl_run *r, struct pl_diag *d) {
     pl_losses_begin(r->s.job, &r->batch);
     if (!lacks_any(r)) return PL_ERR_OK;
     r->scores.refers = true;
-    pl_err err = score_by(r, to_start ? PL_PHASE_EVAL : PL_PHASE_REFERENCE, d);
+    pl_err err = score_by(r, PL_ERR_OK, to_start ? PL_PHASE_EVAL : PL_PHASE_REFERENCE, d);
     r->scores.refers = false;
-    return err == PL_ERR_OK ? keep_reference(r, d) : err;
+    PL_TRY(share_scores(r, err, d));
+    return keep_reference(r, d);
 }
 
 static pl_err refer_to_training_rows(struct pl_run *r, struct pl_diag *d) {
@@ -149,10 +160,17 @@ static pl_err refer_to_training_rows(struct pl_run *r, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
+/* Evaluation rows from `at` on: as many units (L2) as there are ranks. A circle of KTO never leaves
+ * its unit. */
+static pl_err load_eval_rows(struct pl_run *r, uint64_t at, struct pl_diag *d) {
+    return pl_step_batch_load(&r->batch, &r->s.pf->data.eval_source, at,
+                              (uint64_t)r->unit * pl_run_ranks(r), d);
+}
+
 static pl_err refer_to_eval_rows(struct pl_run *r, struct pl_diag *d) {
     const struct pl_preflight *pf = r->s.pf;
     for (uint64_t at = 0; at < pf->data.n_eval; at += r->batch.rows) {
-        PL_TRY(pl_step_batch_load(&r->batch, &pf->data.eval_source, at, r->unit, d));
+        PL_TRY(load_eval_rows(r, at, d));
         PL_TRY(refer_to(r, d));
     }
     return PL_ERR_OK;
@@ -173,42 +191,61 @@ pl_err pl_run_refer(struct pl_run *r, struct pl_diag *d) {
 
 /* --- steps ------------------------------------------------------------------------------------ */
 
-static pl_err score(struct pl_run *r, struct pl_measures *out, struct pl_diag *d) {
+/* The scores of the batch at hand, by the policy and by the reference. */
+static pl_err score(struct pl_run *r, struct pl_diag *d) {
     const struct pl_job *job = r->s.job;
     PL_TRY(reserve(r, d));
     pl_losses_begin(job, &r->batch);
     for (uint64_t i = 0; i < r->batch.n; i++)
         r->scores.of[i] = (struct pl_score){0};
-    PL_TRY(score_by(r, PL_PHASE_EVAL, d));
-    if (pl_job_precomputes(job))
-        PL_TRY(look_up(r, d));
-    else if (pl_job_refers(job))
-        PL_TRY(score_by(r, PL_PHASE_REFERENCE, d));
-    pl_losses_of_step(job, r->unit, &r->batch, r->scores.of, out);
-    return PL_ERR_OK;
+    pl_err err = score_by(r, PL_ERR_OK, PL_PHASE_EVAL, d);
+    if (pl_job_refers(job) && !pl_job_precomputes(job))
+        err = score_by(r, err, PL_PHASE_REFERENCE, d);
+    PL_TRY(share_scores(r, err, d));
+    return pl_job_precomputes(job) ? look_up(r, d) : PL_ERR_OK;
 }
 
 pl_err pl_run_score(struct pl_run *r, struct pl_diag *d) {
-    return score(r, &r->measures, d);
+    PL_TRY(score(r, d));
+    pl_losses_of_step(r->s.job, r->unit, &r->batch, r->scores.of, &r->measures);
+    return PL_ERR_OK;
+}
+
+/* Sums of measures, each weighed by the rows that have it. */
+struct weighed {
+    struct pl_measures sums;
+    double rows[PL_MEASURE_COUNT];
+};
+
+/* Samples [at, end) of the batch at hand, which are those of a unit. */
+static void weigh_unit(struct pl_run *r, uint64_t at, uint64_t end, struct weighed *out) {
+    const struct pl_job *job = r->s.job;
+    const double rows = (double)((end - at) / pl_job_group(job));
+    struct pl_step_batch unit = r->batch;
+    struct pl_measures m;
+    unit.samples += at;
+    unit.members += at;
+    unit.weights += at;
+    unit.n = end - at;
+    pl_losses_of_step(job, r->unit, &unit, r->scores.of + at, &m);
+    for (int i = 0; i < PL_MEASURE_COUNT; i++) {
+        if (isnan(m.of[i])) continue;
+        out->sums.of[i] += m.of[i] * rows;
+        out->rows[i] += rows;
+    }
 }
 
 /* Evaluation counts every pair once; what is a mean of a unit, by its rows. */
 pl_err pl_run_eval_preferences(struct pl_run *r, struct pl_measures *out, struct pl_diag *d) {
-    const struct pl_preflight *pf = r->s.pf;
-    double weights[PL_MEASURE_COUNT] = {0};
-    *out = (struct pl_measures){{0}};
-    PL_TRY(pl_run_clear_loss(r));
-    for (uint64_t at = 0; at < pf->data.n_eval; at += r->batch.rows) {
-        struct pl_measures m;
-        PL_TRY(pl_step_batch_load(&r->batch, &pf->data.eval_source, at, r->unit, d));
-        PL_TRY(score(r, &m, d));
-        for (int i = 0; i < PL_MEASURE_COUNT; i++) {
-            if (isnan(m.of[i])) continue;
-            out->of[i] += m.of[i] * (double)r->batch.rows;
-            weights[i] += (double)r->batch.rows;
-        }
+    const uint64_t unit = (uint64_t)r->unit * pl_job_group(r->s.job);
+    struct weighed all = {0};
+    for (uint64_t row = 0; row < r->s.pf->data.n_eval; row += r->batch.rows) {
+        PL_TRY(load_eval_rows(r, row, d));
+        PL_TRY(score(r, d));
+        for (uint64_t at = 0; at < r->batch.n; at += unit)
+            weigh_unit(r, at, pl_u64_min(at + unit, r->batch.n), &all);
     }
     for (int i = 0; i < PL_MEASURE_COUNT; i++)
-        out->of[i] = weights[i] > 0 ? out->of[i] / weights[i] : NAN;
+        out->of[i] = all.rows[i] > 0 ? all.sums.of[i] / all.rows[i] : NAN;
     return PL_ERR_OK;
 }

@@ -6,6 +6,9 @@
  *   C1  samples are scored as many at a time as the second pass computes, so that the plan of a
  *       step holds no more of them than that of a supervised one
  *   C2  how they are cut changes no sum: a sample is scored by itself
+ *   C3  ranks score micro-batches in turn, and tell each other the sums; what follows from them,
+ *       which is all the rest, is the same on every rank. They agree on every failure that one of
+ *       them alone may meet
  * Use: pl_run_refer(r, &d) in the first step, or before a checkpoint is loaded;
  *      pl_run_score(r, &d) before the second pass. */
 #ifndef PL_RUNTIME_TRAIN_SCORE_H

@@ -71,11 +71,13 @@ static pl_err attempt(void *ctx, struct pl_diag *d) {
     PL_TRY(pl_run_load_anew(r, d));
     pl_run_rung(r)->exec.muted = false;
     const uint64_t slots = r->batch.targets ? r->batch.slots : 0;
-    if (slots && pl_job_prefers(r->s.job)) err = pl_run_refer(r, d);
-    if (err == PL_ERR_OK && slots && pl_job_prefers(r->s.job)) err = pl_run_score(r, d);
+    if (slots && pl_job_prefers(r->s.job)) {
+        PL_TRY(pl_run_refer(r, d)); /* ranks agree on the outcome of both */
+        PL_TRY(pl_run_score(r, d));
+    }
     for (r->round = 0; r->round < slots; r->round += r->oom.batch_size * pl_run_ranks(r)) {
         if (err == PL_ERR_OK && r->clip_is_void) err = restore_clip(r);
-        if (err == PL_ERR_OK) err = pl_run_prepare(r, d);
+        if (err == PL_ERR_OK) err = pl_run_prepare(r, PL_PHASE_MICRO, d);
         err = pl_run_ops(r, err, &pl_run_rung(r)->ops.micro, d);
         if (err == PL_ERR_OK && r->round == 0 && fault_due(r)) err = pl_run_inject(r, d);
         if (err != PL_ERR_OK && !r->s.comm) break;

@@ -33,8 +33,9 @@ struct pl_step_cost {
 struct pl_scores {
     struct pl_score *of; /* [cap], owned */
     uint64_t cap;
-    double *logp; /* owned: of the targets of a micro-batch */
-    bool refers;  /* what is scored is the reference, by whatever phase */
+    uint32_t *rank; /* [cap], owned: the rank that computes a sample */
+    double *logp;   /* owned: of the targets of a micro-batch */
+    bool refers;    /* what is scored is the reference, by whatever phase */
 };
 
 /* A step that is queued and whose loss and norm were not read yet. */

@@ -270,8 +270,6 @@ static void make_stage_valid(struct pl_job *job) {
     set(job, "packing", "");
     set(job, "lora_dropout", "");
     set(job, "lora_modules_to_save", "");
-    set(job, "devices", "1");
-    set(job, "rank_order", "auto");
     set(job, "precompute_reference", "");
     if (!(job->beta > 0)) set(job, "beta", "");
     if (!pl_mode_adapts(job->mode)) set(job, "reference", "");

@@ -1,6 +1,5 @@
 /* check_lost.c - signals, ranks that are killed, and what is resumed on another number of ranks. */
 #include "runtime/checkpoint/manifest.h"
-#include "runtime/checkpoint/save_set.h"
 #include "tests/ranks/crew.h"
 #include "tests/support/hang.h"
 #include "tests/support/joblog.h"
@@ -162,20 +161,9 @@ static struct child start(const char *sharding, const char *save, bool stops) {
                           false);
 }
 
-/* A directory under construction, which the next start removes, is no checkpoint yet. */
-static void note_checkpoint(const char *name, void *last) {
-    int step;
-    if (strstr(name, ".tmp") || sscanf(name, "checkpoint-%d", &step) != 1) return;
-    if (step > *(int *)last) *(int *)last = step;
-}
-
 /* The files of a crew are those of one rank, and the run is resumed from them. */
 static void expect_resumable(void) {
-    struct pl_diag d = {0};
-    int last = 0;
-    ck_assert_msg(pl_save_set_settle(in_dir(dir, "out"), &d) == PL_ERR_OK, "%s", d.message);
-    dir_each(in_dir(dir, "out"), note_checkpoint, &last);
-    ck_assert_int_gt(last, 0);
+    const int last = crew_last_checkpoint(dir, "out");
     char step[32], next[32];
     snprintf(step, sizeof step, "max_steps=%d", last);
     snprintf(next, sizeof next, "max_steps=%d", last + 2);

@@ -52,6 +52,8 @@ static const struct kind {
     {"lora-llama", "8", 2, FP32, {NULL}, true},
     {"lora-whole", "4", 3, FP32, {NULL}, true},
     {"lora-adamw8bit", "8", 3, FP32, {NULL}, true},
+    {"../preference/dpo-accumulate", "6", 2, FP32, {"val_set_size=3", "eval_steps=3"}, false},
+    {"../preference/kto-lora", "6", 3, FP32, {"val_set_size=3", "eval_steps=3"}, true},
 };
 enum { FIRST_KINDS = 6, KINDS = sizeof kinds / sizeof *kinds };
 

@@ -1,9 +1,9 @@
 /* check_same_bits.c - any number of ranks, any sharding: the losses, norms, weights and checkpoints
  * of one rank.
  *
- * GOLDEN_CASES names the directory of the golden cases, which stand for what there is to train.
- * PLIMSOLL_ALL_CUTS, when set, adds every case of it, as it is and packed, on 2 and 4 ranks with
- * every sharding. */
+ * GOLDEN_CASES names the directory of the golden cases, which stand for what there is to train;
+ * those of preferences are in the directory "preference" next to it. PLIMSOLL_ALL_CUTS, when set,
+ * adds every case of it, as it is and packed, on 2 and 4 ranks with every sharding. */
 #include "tests/ranks/crew.h"
 #include "tests/support/joblog.h"
 #include "tests/support/saved.h"
@@ -14,8 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PREFERENCE "../preference/"
+
 static const struct kind {
-    const char *name;    /* name of the golden case */
+    const char *name;    /* directory of the golden case */
     const char *samples; /* samples of a step */
     const char *more[4]; /* NULL-terminated */
     bool lora;
@@ -39,6 +41,11 @@ static const struct kind {
     {"lora-adamw8bit", "8", {NULL}, true},
     {"qlora-llama", "8", {"gradient_checkpointing=full", "unpack_buffer=4KiB", NULL}, true},
     {"qlora-qwen2-bf16", "8", {"quantize_embedding=true", NULL}, true},
+    {PREFERENCE "dpo-lora", "7", {"val_set_size=3", "eval_steps=2", NULL}, true},
+    {PREFERENCE "dpo-accumulate", "6", {"batch_size=1", "dtype=bf16", NULL}, false},
+    {PREFERENCE "orpo-lora", "6", {"val_set_size=3", "eval_steps=2", NULL}, true},
+    {PREFERENCE "kto-full", "6", {"batch_size=2", "val_set_size=3", "eval_steps=2"}, false},
+    {PREFERENCE "kto-lora", "9", {"precompute_reference=true", NULL}, true},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds, CUTS = 5 };
 
@@ -66,15 +73,23 @@ static void train(const struct kind *k, const char *ranks, const char *sharding,
     outcome_finish(&o);
 }
 
+/* Tokens are counted, preferences are measured. */
+static void expect_same_evaluation(const json_t *a, const json_t *b) {
+    static const char *const figures[] = {"loss", "right_tokens", "rewards/margins", "kl"};
+    const bool counts = json_object_get(a, "right_tokens") != NULL;
+    ck_assert(counts || json_object_get(a, "rewards/margins"));
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
+        const json_t *x = json_object_get(a, figures[i]), *y = json_object_get(b, figures[i]);
+        ck_assert_msg(x == y || json_equal(x, y), "the evaluation of step %g has another %s",
+                      joblog_number(a, "step"), figures[i]);
+    }
+}
+
 static void expect_same_evaluations(const char *a, const char *b) {
     json_t *x = joblog_read(a), *y = joblog_read(b);
     ck_assert_uint_eq(joblog_count(x, "eval"), joblog_count(y, "eval"));
-    for (size_t i = 0; i < 2 * joblog_count(x, "eval"); i++) {
-        const char *figure = i % 2 ? "right_tokens" : "loss";
-        ck_assert_msg(joblog_number(joblog_event(x, "eval", i / 2), figure) ==
-                          joblog_number(joblog_event(y, "eval", i / 2), figure),
-                      "evaluation %zu has another %s", i / 2, figure);
-    }
+    for (size_t i = 0; i < joblog_count(x, "eval"); i++)
+        expect_same_evaluation(joblog_event(x, "eval", i), joblog_event(y, "eval", i));
     json_decref(x);
     json_decref(y);
 }

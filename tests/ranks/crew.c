@@ -1,5 +1,6 @@
 /* crew.c - the launcher of the runtime, with the test's own program as each rank. */
 #include "tests/ranks/crew.h"
+#include "runtime/checkpoint/save_set.h"
 
 #include "runtime/comm/launch.h"
 #include "tests/support/hang.h"
@@ -215,4 +216,21 @@ void crew_wait_for_steps(const char *cwd, const char *out, int n) {
         crew_pause(1e-3);
     }
     ck_abort_msg("%d steps were not made", n);
+}
+
+/* A directory under construction, which the next start removes, is no checkpoint yet. */
+static void note_checkpoint(const char *name, void *last) {
+    int step;
+    if (strstr(name, ".tmp") || sscanf(name, "checkpoint-%d", &step) != 1) return;
+    if (step > *(int *)last) *(int *)last = step;
+}
+
+int crew_last_checkpoint(const char *cwd, const char *out) {
+    const char *at = textf("%s/%s", cwd, out);
+    struct pl_diag d = {0};
+    int last = 0;
+    ck_assert_msg(pl_save_set_settle(at, &d) == PL_ERR_OK, "%s", d.message);
+    dir_each(at, note_checkpoint, &last);
+    ck_assert_int_gt(last, 0);
+    return last;
 }

@@ -57,6 +57,9 @@ pid_t crew_find_rank(const char *cwd, unsigned rank);
 bool crew_has_steps(const char *cwd, const char *out, int n);
 /* Waits for them, and ends the test if they do not come. */
 void crew_wait_for_steps(const char *cwd, const char *out, int n);
+/* Returns the step of the newest checkpoint of a run that was ended, as the next start finds it;
+ * the test ends if there is none. */
+int crew_last_checkpoint(const char *cwd, const char *out);
 void crew_pause(double seconds);
 
 #endif

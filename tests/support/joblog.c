@@ -58,9 +58,12 @@ double joblog_number(const json_t *line, const char *key) {
 }
 
 void joblog_assert_same_steps(const char *dir_a, const char *dir_b) {
-    static const char *const keys[] = {"loss",  "grad_norm",  "learning_rate", "tokens",
-                                       "epoch", "loss_scale", "skipped"};
-    enum { ALWAYS = 5 }; /* the others are there under fp16 */
+    static const char *const keys[] = {"loss", "grad_norm", "learning_rate", "tokens", "epoch",
+                                       /* under fp16 */
+                                       "loss_scale", "skipped",
+                                       /* under preference stages */
+                                       "rewards/margins", "logps/chosen", "nll_loss", "kl"};
+    enum { ALWAYS = 5 };
     json_t *a = joblog_read(dir_a), *b = joblog_read(dir_b);
     size_t n = joblog_count(a, "step");
     ck_assert_uint_gt(n, 0);

@@ -20,7 +20,7 @@ double joblog_number(const json_t *line, const char *key);
 /* Returns a number of the summary of dir's run; the test ends if there is none. */
 double joblog_summary(const char *dir, const char *key);
 /* Ends the test unless both logs hold the same steps with the same loss, grad_norm, learning_rate,
- * tokens and epoch, digit for digit. */
+ * tokens, epoch and measures, digit for digit. */
 void joblog_assert_same_steps(const char *dir_a, const char *dir_b);
 
 #endif
