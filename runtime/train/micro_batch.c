@@ -14,6 +14,12 @@ pl_err pl_run_clear_loss(struct pl_run *r) {
     return pl_session_upload(&r->s, pl_run_rung(r)->planned.program->loss, zero, sizeof zero);
 }
 
+pl_err pl_run_load_longest(struct pl_run *r, struct pl_diag *d) {
+    const struct pl_longest *l = pl_data_longest(r->s.pf->data.rows);
+    return pl_step_batch_load_rows(&r->batch, &r->s.pf->data.source, r->s.pf->global_batch, l->row,
+                                   l->n, d);
+}
+
 /* Ranks that have a micro-batch in the round at hand of a step. */
 static uint32_t contributors(const struct pl_run *r) {
     const uint64_t left = r->batch.slots - pl_u64_min(r->round, r->batch.slots);

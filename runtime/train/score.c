@@ -149,6 +149,12 @@ static pl_err refer_to(struct pl_run *r, struct pl_diag *d) {
     return keep_reference(r, d);
 }
 
+/* A probe makes groups of rows that no step of the run makes. */
+static pl_err refer_to_longest_rows(struct pl_run *r, struct pl_diag *d) {
+    PL_TRY(pl_run_load_longest(r, d));
+    return refer_to(r, d);
+}
+
 static pl_err refer_to_training_rows(struct pl_run *r, struct pl_diag *d) {
     const struct pl_preflight *pf = r->s.pf;
     uint64_t position = 0;
@@ -180,9 +186,11 @@ pl_err pl_run_refer(struct pl_run *r, struct pl_diag *d) {
     const struct pl_step_batch held = r->batch;
     if (!pl_job_precomputes(r->s.job) || r->reference.whole || !pl_session_has_memory(&r->s))
         return PL_ERR_OK;
+    const bool probes = r->opt->probe_only || r->s.job->probe_steps;
     r->batch = (struct pl_step_batch){0};
-    pl_err err = refer_to_training_rows(r, d);
-    if (err == PL_ERR_OK) err = refer_to_eval_rows(r, d);
+    pl_err err = probes ? refer_to_longest_rows(r, d) : PL_ERR_OK;
+    if (err == PL_ERR_OK && !r->opt->probe_only) err = refer_to_training_rows(r, d);
+    if (err == PL_ERR_OK && !r->opt->probe_only) err = refer_to_eval_rows(r, d);
     pl_step_batch_finish(&r->batch);
     r->batch = held;
     r->reference.whole = err == PL_ERR_OK;

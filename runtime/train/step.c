@@ -364,9 +364,7 @@ pl_err pl_run_step(struct pl_run *r, struct pl_diag *d) {
 }
 
 pl_err pl_run_longest_step(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d) {
-    const struct pl_longest *l = pl_data_longest(r->s.pf->data.rows);
-    PL_TRY(pl_step_batch_load_rows(&r->batch, &r->s.pf->data.source, r->s.pf->global_batch, l->row,
-                                   l->n, d));
+    PL_TRY(pl_run_load_longest(r, d));
     PL_TRY(held_step(r, d));
     if (r->lost) return PL_ERR_OK;
     const struct pl_run_state before = r->state;

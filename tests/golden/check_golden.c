@@ -251,6 +251,15 @@ START_TEST(so_does_one_that_runs_out_of_memory_while_it_scores) {
 }
 END_TEST
 
+/* The probe computes the longest rows, of which KTO makes pairs that no step has. */
+START_TEST(so_does_one_that_probes_with_a_reference_of_before) {
+    const char *const words[] = {"probe_steps=2", "precompute_reference=true", NULL};
+    char dir[SCRATCH_PATH];
+    snprintf(dir, sizeof dir, "%s/%s", getenv("GOLDEN_CASES"), scored[_i]);
+    check_case(dir, words);
+}
+END_TEST
+
 /* Runs outside any test, where the helpers' assertions have nowhere to report to. */
 static void add_cases(const char *root, const char *below) {
     char pattern[SCRATCH_PATH];
@@ -293,6 +302,9 @@ int main(void) {
     for (int i = 0; own && i < N_SCORED; i++)
         if (has_case(own, scored[i]))
             tcase_add_loop_test(tc, so_does_one_that_runs_out_of_memory_while_it_scores, i, i + 1);
+    for (int i = 0; own && i < N_SCORED; i++)
+        if (has_case(own, scored[i]))
+            tcase_add_loop_test(tc, so_does_one_that_probes_with_a_reference_of_before, i, i + 1);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);
