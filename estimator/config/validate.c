@@ -150,9 +150,6 @@ static bool has_no_beta(const struct pl_job *job) {
 static bool packs(const struct pl_job *job) {
     return job->packing;
 }
-static bool drops(const struct pl_job *job) {
-    return pl_mode_adapts(job->mode) && job->lora_dropout > 0;
-}
 static bool lets_go(const struct pl_job *job) {
     return job->mode == PL_MODE_FULL && job->optimizer_in_backward == PL_TRI_TRUE;
 }
@@ -182,9 +179,6 @@ static const struct {
      "0.1 is the default; `stage: sft` learns the answers alone"},
     {PL_KEY_packing, packs, "`packing` with a preference stage is not supported",
      "remove `packing`"},
-    {PL_KEY_lora_dropout, drops,
-     "`lora_dropout` with a preference stage: log-probabilities are compared without dropout",
-     "remove `lora_dropout`"},
     {PL_KEY_optimizer_in_backward, lets_go,
      "`optimizer_in_backward` with a preference stage: the answers of a pair make two gradients, "
      "which have to be kept until they are added up",

@@ -153,9 +153,6 @@ void pl_rule_simpo(struct pl_import *im) {
 void pl_import_drop_refused(struct pl_import *im) {
     const struct pl_job *job = &im->job;
     if (!pl_job_prefers(job)) return;
-    if (job->lora_dropout > 0)
-        pl_import_withdraw(im, PL_KEY_lora_dropout, PL_IMPORT_MISSED,
-                           "dropout in training on preferences: not supported");
     if (job->optimizer_in_backward == PL_TRI_TRUE)
         pl_import_withdraw(
             im, PL_KEY_optimizer_in_backward, PL_IMPORT_MISSED,

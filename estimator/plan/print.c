@@ -26,8 +26,7 @@ static void print_operand(const struct pl_plan *plan, const struct pl_operand *o
 static void print_op(const struct pl_plan *plan, uint32_t i, uint64_t live, struct pl_text *out) {
     const struct pl_op *o = &plan->program->ops[i];
     const char *pass = o->recompute ? "rec" : o->backward ? "bwd" : "fwd";
-    const bool of_pass =
-        o->phase == PL_PHASE_MICRO || o->phase == PL_PHASE_EVAL || o->phase == PL_PHASE_REFERENCE;
+    const bool of_pass = o->phase == PL_PHASE_MICRO || pl_phase_is_forward(o->phase);
     if (!of_pass) pass = o->host ? "cpu" : "";
     pl_text_addf(out, "#%04u %-9s %-3s ", i, pl_phase_name(o->phase), pass);
     if (o->layer != PL_NONE)

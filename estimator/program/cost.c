@@ -224,8 +224,9 @@ double pl_op_seconds(const struct pl_program *p, const struct pl_op *op, const s
 }
 
 double pl_op_runs(const struct pl_program *p, const struct pl_op *op, double micro_batches) {
-    const bool scores = op->phase == PL_PHASE_EVAL || op->phase == PL_PHASE_REFERENCE;
-    if (scores) return p->shape.scored ? micro_batches : 0;
+    const bool scores =
+        op->phase == PL_PHASE_REFERENCE || op->phase == pl_shape_scoring_phase(&p->shape);
+    if (pl_phase_is_forward(op->phase)) return p->shape.scored && scores ? micro_batches : 0;
     if (op->phase == PL_PHASE_OPTIMIZER) return 1;
     if (op->phase == PL_PHASE_MICRO && pl_op_rows[op->kind].cost == PL_COST_UPDATE) return 1;
     if (op->phase != PL_PHASE_MICRO) return 0;

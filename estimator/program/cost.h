@@ -68,7 +68,7 @@ double pl_program_update_seconds(const struct pl_program *p, const struct pl_spe
 /* Returns the seconds of a step over its capacity in tokens. */
 double pl_program_seconds_per_token(const struct pl_program *p, const struct pl_speed *s);
 /* Returns the runs of an op in a step of so many micro-batches; 0 outside of MICRO and OPTIMIZER,
- * and, where a step is scored first, EVAL and REFERENCE. */
+ * and, where a step is scored first, REFERENCE and EVAL or SCORE. */
 double pl_op_runs(const struct pl_program *p, const struct pl_op *op, double micro_batches);
 /* Returns the seconds of a step: its micro-batches and the update. `of` (nullable) gets the seconds
  * of each class. */

@@ -14,8 +14,8 @@ static const char *const category_names[] = {
     PL_CATEGORY_MAP(X)
 #undef X
 };
-static const char *const phase_names[] = {"load",      "step", "optimizer", "eval",
-                                          "reference", "save", "generate"};
+static const char *const phase_names[] = {"load",  "step",      "optimizer", "eval",
+                                          "score", "reference", "save",      "generate"};
 static const char *const place_names[PL_PLACE_COUNT] = {"device", "pinned", "host"};
 _Static_assert(sizeof phase_names / sizeof *phase_names == PL_PHASE_COUNT, "one name a phase");
 

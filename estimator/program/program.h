@@ -63,12 +63,17 @@ enum pl_phase {
     PL_PHASE_MICRO,     /* forward and backward of one micro-batch */
     PL_PHASE_OPTIMIZER, /* norm, clip, update */
     PL_PHASE_EVAL,      /* forward and loss */
+    PL_PHASE_SCORE,     /* the same with a micro-batch's dropout, for log-probabilities alone */
     PL_PHASE_REFERENCE, /* the same without the adapters, for log-probabilities alone */
     PL_PHASE_SAVE,      /* weights and states go out through staging */
     PL_PHASE_GENERATE,  /* inference: prompt pieces or one token a sequence, up to the logits */
     PL_PHASE_COUNT
 };
 const char *pl_phase_name(enum pl_phase p);
+/* True for phases that compute a micro-batch and no gradient. */
+static inline bool pl_phase_is_forward(enum pl_phase p) {
+    return p >= PL_PHASE_EVAL && p <= PL_PHASE_REFERENCE;
+}
 
 /* The role of a job tensor, so that the runtime can load, initialise and save it. */
 enum pl_role {
@@ -214,7 +219,7 @@ struct pl_job_shape {
     bool embedding_on_host; /* and its rows are looked up there */
     bool update_on_host;
     bool eval;            /* an evaluation phase exists */
-    bool scored;          /* it and `reference` give log-probabilities, from which the host makes
+    bool scored;          /* forward phases give log-probabilities, from which the host makes
                            * weights of the targets of a step */
     bool weighs_rows;     /* targets have the weights of their rows */
     bool reference;       /* a reference phase exists */
@@ -235,6 +240,10 @@ struct pl_job_shape {
 pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
                          const struct pl_traits *traits, uint32_t batch_size,
                          struct pl_job_shape *out, struct pl_diag *d);
+/* Returns the phase that scores the samples of a step as it computes them. */
+static inline enum pl_phase pl_shape_scoring_phase(const struct pl_job_shape *s) {
+    return s->lora_dropout > 0 ? PL_PHASE_SCORE : PL_PHASE_EVAL;
+}
 /* Returns the type of frozen weights. */
 static inline enum pl_dtype pl_shape_base_dtype(const struct pl_job_shape *s) {
     return pl_dtype_is_narrow(s->base_dtype) ? s->base_dtype : s->dtype;

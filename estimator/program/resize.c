@@ -176,8 +176,7 @@ bool pl_program_resize(struct pl_program *p, const struct pl_job_shape *shape) {
     p->mlp_chunk_tokens = to.mlp.chunk;
     for (int phase = 0; phase < PL_PHASE_COUNT; phase++) {
         const struct pl_phase_range *r = &p->phases[phase];
-        if (phase != PL_PHASE_MICRO && phase != PL_PHASE_EVAL && phase != PL_PHASE_REFERENCE)
-            continue;
+        if (phase != PL_PHASE_MICRO && !pl_phase_is_forward(phase)) continue;
         for (uint32_t i = r->first_op; i < r->first_op + r->n_ops; i++)
             if (!resize_op(p, &p->ops[i], &from, &to)) return false;
     }

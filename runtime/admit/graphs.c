@@ -21,7 +21,8 @@ static uint64_t expected_nodes(const struct pl_preflight *pf) {
     uint64_t micro = phases[PL_PHASE_MICRO].n_ops;
     if (pf->global_batch > pf->job->batch_size) micro *= 2;
     return NODES_PER_OP * (micro + phases[PL_PHASE_OPTIMIZER].n_ops + phases[PL_PHASE_EVAL].n_ops +
-                           phases[PL_PHASE_REFERENCE].n_ops + phases[PL_PHASE_GENERATE].n_ops);
+                           phases[PL_PHASE_SCORE].n_ops + phases[PL_PHASE_REFERENCE].n_ops +
+                           phases[PL_PHASE_GENERATE].n_ops);
 }
 
 void pl_graphs_grant(struct pl_preflight *pf) {

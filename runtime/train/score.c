@@ -199,14 +199,15 @@ pl_err pl_run_refer(struct pl_run *r, struct pl_diag *d) {
 
 /* --- steps ------------------------------------------------------------------------------------ */
 
-/* The scores of the batch at hand, by the policy and by the reference. */
-static pl_err score(struct pl_run *r, struct pl_diag *d) {
+/* The scores of the batch at hand, by the policy and by the reference; a step has dropout (C4), an
+ * evaluation has none. */
+static pl_err score(struct pl_run *r, enum pl_phase policy, struct pl_diag *d) {
     const struct pl_job *job = r->s.job;
     PL_TRY(reserve(r, d));
     pl_losses_begin(job, &r->batch);
     for (uint64_t i = 0; i < r->batch.n; i++)
         r->scores.of[i] = (struct pl_score){0};
-    pl_err err = score_by(r, PL_ERR_OK, PL_PHASE_EVAL, d);
+    pl_err err = score_by(r, PL_ERR_OK, policy, d);
     if (pl_job_refers(job) && !pl_job_precomputes(job))
         err = score_by(r, err, PL_PHASE_REFERENCE, d);
     PL_TRY(share_scores(r, err, d));
@@ -214,7 +215,7 @@ static pl_err score(struct pl_run *r, struct pl_diag *d) {
 }
 
 pl_err pl_run_score(struct pl_run *r, struct pl_diag *d) {
-    PL_TRY(score(r, d));
+    PL_TRY(score(r, pl_shape_scoring_phase(&pl_run_rung(r)->planned.program->shape), d));
     pl_losses_of_step(r->s.job, r->unit, &r->batch, r->scores.of, &r->measures);
     return PL_ERR_OK;
 }
@@ -249,7 +250,7 @@ pl_err pl_run_eval_preferences(struct pl_run *r, struct pl_measures *out, struct
     struct weighed all = {0};
     for (uint64_t row = 0; row < r->s.pf->data.n_eval; row += r->batch.rows) {
         PL_TRY(load_eval_rows(r, row, d));
-        PL_TRY(score(r, d));
+        PL_TRY(score(r, PL_PHASE_EVAL, d));
         for (uint64_t at = 0; at < r->batch.n; at += unit)
             weigh_unit(r, at, pl_u64_min(at + unit, r->batch.n), &all);
     }

@@ -9,6 +9,8 @@
  *   C3  ranks score micro-batches in turn, and tell each other the sums; what follows from them,
  *       which is all the rest, is the same on every rank. They agree on every failure that one of
  *       them alone may meet
+ *   C4  the dropout of a sample is a function of the step, the sample and the place (dropout.c), so
+ *       that both passes of a step have the same; the reference has none
  * Use: pl_run_refer(r, &d) in the first step, or before a checkpoint is loaded;
  *      pl_run_score(r, &d) before the second pass. */
 #ifndef PL_RUNTIME_TRAIN_SCORE_H

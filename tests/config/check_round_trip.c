@@ -268,7 +268,6 @@ static void make_stage_valid(struct pl_job *job) {
         job->eval_datasets.items[i].format = PL_FORMAT_AUTO;
     if (!prefers) return;
     set(job, "packing", "");
-    set(job, "lora_dropout", "");
     set(job, "lora_modules_to_save", "");
     set(job, "precompute_reference", "");
     if (!(job->beta > 0)) set(job, "beta", "");

@@ -30,7 +30,7 @@ static const struct kind {
 } kinds[] = {
     {"dpo-lora", "", true},
     {"dpo-accumulate", "", false},
-    {"kto-lora", "precompute_reference: true\n", true},
+    {"kto-lora", "precompute_reference: true\nlora_dropout: 0.3\n", true},
     {"kto-full", "", false},
     {"orpo-lora", "", true},
 };
@@ -45,6 +45,14 @@ static void set_up(void) {
     scratch_remove(dir);
 }
 
+static bool is_replaced(const char *line) {
+    static const char *const keys[] = {
+        "batch_size:", "gradient_accumulation_steps:", "lora_dropout:"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strncmp(line, keys[i], strlen(keys[i])) == 0) return true;
+    return false;
+}
+
 /* dir becomes the case, whose steps take six rows in micro-batches of two. */
 static void make(const struct kind *k) {
     scratch_copy(textf("%s/%s", getenv("GOLDEN_CASES"), k->name), dir);
@@ -52,8 +60,7 @@ static void make(const struct kind *k) {
     FILE *f = fopen(in_dir(dir, "run.yaml"), "w");
     ck_assert(text && f);
     for (char *line = strtok_r(text, "\n", &more); line; line = strtok_r(NULL, "\n", &more))
-        if (strncmp(line, "batch_size:", 11) != 0 && strncmp(line, "gradient_acc", 12) != 0)
-            fprintf(f, "%s\n", line);
+        if (!is_replaced(line)) fprintf(f, "%s\n", line);
     fprintf(f,
             "batch_size: 2\nglobal_batch_size: %d\nthreads: 1\npreflight: off\nrank_order: true\n"
             "%s",

@@ -45,7 +45,7 @@ static const struct kind {
     {PREFERENCE "dpo-accumulate", "6", {"batch_size=1", "dtype=bf16", NULL}, false},
     {PREFERENCE "orpo-lora", "6", {"val_set_size=3", "eval_steps=2", NULL}, true},
     {PREFERENCE "kto-full", "6", {"batch_size=2", "val_set_size=3", "eval_steps=2"}, false},
-    {PREFERENCE "kto-lora", "9", {"precompute_reference=true", NULL}, true},
+    {PREFERENCE "kto-lora", "9", {"precompute_reference=true", "lora_dropout=0.3"}, true},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds, CUTS = 5 };
 

@@ -85,7 +85,8 @@ struct pl_builder {
     enum pl_phase phase;
     uint32_t layer;
     bool backward, recompute, training;
-    bool bare; /* adapters are left out */
+    bool drops; /* inputs of adapters have dropout */
+    bool bare;  /* adapters are left out */
     enum pl_settling settling;
     bool again;                   /* a second backward pass over what the first one has left */
     struct pl_token_window chunk; /* tokens that are being computed (mlp.c) */

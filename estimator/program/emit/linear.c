@@ -10,10 +10,6 @@ static struct pl_operand now(const struct pl_builder *b, uint32_t id) {
     return pl_build_tokens(b, pl_build_now(b, id));
 }
 
-static bool adapter_drops(const struct pl_builder *b) {
-    return b->training && b->s->lora_dropout > 0;
-}
-
 /* One mask per fused matrix and layer. These numbers never change: a run that resumes draws the
  * masks that it would have drawn. */
 static uint32_t dropout_site(const struct pl_builder *b, enum pl_slot slot) {
@@ -30,7 +26,7 @@ static struct pl_attr dropout_attr(const struct pl_builder *b, enum pl_slot slot
 }
 
 static struct pl_val dropped_input(struct pl_builder *b, enum pl_slot slot, struct pl_val x) {
-    if (!adapter_drops(b) || b->err != PL_ERR_OK) return x;
+    if (!b->drops || b->err != PL_ERR_OK) return x;
     uint32_t y = pl_build_activation(b, "dropped", PL_ROWS_TOKENS, b->p->tensors[x.id].dims[1]);
     const struct pl_attr attr = dropout_attr(b, slot, x.id);
     struct pl_operand in[] = {pl_build_tokens(b, x), pl_arg(b->in.offsets), pl_arg(b->in.samples)};
@@ -183,7 +179,7 @@ static struct pl_val adapter_bwd(struct pl_builder *b, enum pl_slot slot, struct
 /* dx += d(da A), d = the dropout mask of the forward pass */
 static void adapter_dx(struct pl_builder *b, enum pl_slot slot, struct pl_val da, uint32_t dx) {
     const struct pl_adapter_slot *ad = pl_build_adapter(b, slot);
-    if (!adapter_drops(b)) {
+    if (!b->drops) {
         pl_build_product_dx(b, pl_build_tokens(b, da), pl_build_now(b, ad->a), now(b, dx), 1.0f,
                             true);
         return;

@@ -18,6 +18,7 @@ void pl_build_begin_phase(struct pl_builder *b, enum pl_phase phase) {
     b->layer = PL_NONE;
     b->backward = b->recompute = false;
     b->training = phase == PL_PHASE_MICRO;
+    b->drops = (b->training || phase == PL_PHASE_SCORE) && b->s->lora_dropout > 0;
     b->logp = PL_NO_VAL;
     b->p->phases[phase].first_op = b->p->n_ops;
 }
@@ -51,7 +52,7 @@ void pl_build_inputs(struct pl_builder *b) {
     if (b->training && (b->s->scored || b->s->weighs_rows))
         in->weights =
             input(b, "weights", PL_ROLE_WEIGHTS_OF_TARGETS, PL_ROWS_TARGETS, 0, PL_DTYPE_F32);
-    if (b->training && b->s->lora_dropout > 0)
+    if (b->drops)
         in->samples = input(b, "samples", PL_ROLE_SAMPLES, PL_ROWS_FIXED, seqs, PL_DTYPE_U64);
 }
 
@@ -214,6 +215,8 @@ void pl_build_phases(struct pl_builder *b) {
         pl_build_end_phase(b);
     }
     if (b->s->eval && b->err == PL_ERR_OK) forward_phase(b, PL_PHASE_EVAL);
+    const bool scores_alone = b->s->scored && pl_shape_scoring_phase(b->s) == PL_PHASE_SCORE;
+    if (scores_alone && b->err == PL_ERR_OK) forward_phase(b, PL_PHASE_SCORE);
     if (b->s->reference && b->err == PL_ERR_OK) forward_phase(b, PL_PHASE_REFERENCE);
     if (staged && b->s->save && b->err == PL_ERR_OK) staging_phase(b, PL_PHASE_SAVE);
     if (b->s->samples && b->err == PL_ERR_OK) pl_build_generate_phase(b);
