@@ -180,8 +180,8 @@ static const struct {
     {PL_KEY_packing, packs, "`packing` with a preference stage is not supported",
      "remove `packing`"},
     {PL_KEY_optimizer_in_backward, lets_go,
-     "`optimizer_in_backward` with a preference stage: the answers of a pair make two gradients, "
-     "which have to be kept until they are added up",
+     "`optimizer_in_backward` with a preference stage: each row makes two samples, so a step has "
+     "several micro-batches, whose gradients have to be kept until they are added up",
      "remove `optimizer_in_backward`"},
     {PL_KEY_lora_modules_to_save, turns_whole,
      "`lora_modules_to_save` with the base model as reference: what is trained whole has no base "

@@ -2,7 +2,8 @@
  * too: both passes of a step have the same masks, and the reference has none.
  *
  * A step of SGD goes down the gradient g by the rate. Another run of the same step, which has the
- * same masks, begins where it ended, and its loss is lower by rate |g|^2. */
+ * same masks, begins where it ended, and its loss is lower by rate |g|^2. GOLDEN_DEVICE, when set,
+ * names a device other than the CPU. */
 #include "tests/support/child.h"
 #include "tests/support/joblog.h"
 #include "tests/support/scratch.h"
@@ -29,8 +30,9 @@ struct first_step {
 
 /* Words are NULL-terminated. */
 static struct first_step run(const char *name, const char *out, const char *const more[]) {
+    const char *device = getenv("GOLDEN_DEVICE") ? getenv("GOLDEN_DEVICE") : "cpu";
     const char *words[24] = {
-        "train",           "run.yaml",        "device=cpu",
+        "train",           "run.yaml",        textf("device=%s", device),
         "threads=1",       "preflight=off",   "max_steps=1",
         "optimizer=sgd",   "weight_decay=0",  "warmup_steps=0",
         "logging_steps=1", "max_grad_norm=0", textf("output_dir=%s/%s", dir, out)};
