@@ -79,7 +79,9 @@
     X(quantize_embedding, BOOL, "false", 0, 0, "",                                                 \
       "hold the embedding of a qlora base in 4 bits too, and a head that is the embedding")        \
     X(compute_dtype, DTYPE, "auto", 0, 0, "auto|bf16|fp16|fp32",                                   \
-      "type to which a qlora base is dequantised for its products; auto: the same as `dtype`")     \
+      "type that is multiplied in: that to which a qlora base is dequantised; in another job of "  \
+      "`dtype: bf16` on the CPU, `fp32` widens numbers where the processor could multiply them in "\
+      "bf16; auto: the same as `dtype`")                                                           \
     X(lora_r, U32, "16", 1, 4096, "", "LoRA rank")                                                 \
     X(lora_alpha, F64, "", 0, 1e6, "", "LoRA scale is alpha/r; unset: 2 x lora_r")                 \
     X(lora_dropout, F64, "0", 0, 0.99, "", "dropout on the adapter's input")                       \

@@ -58,7 +58,6 @@ static const struct {
     {PL_KEY_double_quant, PL_KEY_mode, VALUE(PL_MODE_QLORA), IGNORED},
     {PL_KEY_quantize_head, PL_KEY_mode, VALUE(PL_MODE_QLORA), IGNORED},
     {PL_KEY_quantize_embedding, PL_KEY_mode, VALUE(PL_MODE_QLORA), IGNORED},
-    {PL_KEY_compute_dtype, PL_KEY_mode, VALUE(PL_MODE_QLORA), IGNORED},
     {PL_KEY_unpack_buffer, PL_KEY_mode, VALUE(PL_MODE_QLORA), IGNORED},
     {PL_KEY_full_ft_offload, PL_KEY_mode, VALUE(PL_MODE_FULL), IGNORED},
     {PL_KEY_full_ft_ceiling_billions, PL_KEY_mode, VALUE(PL_MODE_FULL), IGNORED},
@@ -139,6 +138,15 @@ static bool may_scale_loss(const struct pl_job *job) {
     return job->dtype == PL_DTYPE_F16 || job->dtype == PL_DTYPE_AUTO;
 }
 
+/* A base in 4 bits is dequantised to it. Else it can only keep the CPU from multiplying the numbers
+ * of a bf16 job as they are. */
+static bool compute_dtype_applies(const struct pl_job *job) {
+    const enum pl_dtype type = job->compute_dtype;
+    const bool may_be_bf16 = job->dtype == PL_DTYPE_BF16 || job->dtype == PL_DTYPE_AUTO;
+    if (job->mode == PL_MODE_QLORA || type == PL_DTYPE_AUTO || type == job->dtype) return true;
+    return may_be_bf16 && type != PL_DTYPE_F16 && !pl_device_is_cuda(job->device);
+}
+
 static const struct {
     enum pl_key_id key;
     bool (*applies)(const struct pl_job *job);
@@ -146,6 +154,8 @@ static const struct {
 } circumstances[] = {
     {PL_KEY_warmup_steps, warmup_steps_apply, "with `lr_scheduler: constant`"},
     {PL_KEY_warmup_ratio, warmup_ratio_applies, "with `lr_scheduler: constant`"},
+    {PL_KEY_compute_dtype, compute_dtype_applies,
+     "but with `mode: qlora`, or for a job of `dtype: bf16` on the CPU"},
     {PL_KEY_loss_scale, may_scale_loss, "without `dtype: fp16`"},
     {PL_KEY_loss_scale_window, may_scale_loss, "without `dtype: fp16`"},
     {PL_KEY_num_epochs, counts_epochs, "with `max_steps`"},

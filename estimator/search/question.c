@@ -37,6 +37,10 @@ enum pl_dtype pl_question_dtype(const struct pl_question *q) {
     return pl_job_dtype(q->job, q->model, &q->traits);
 }
 
+bool pl_question_multiplies_in_bf16(const struct pl_question *q) {
+    return pl_question_dtype(q) == PL_DTYPE_BF16 && q->job->compute_dtype != PL_DTYPE_F32;
+}
+
 void pl_question_note_dtype(const struct pl_question *q, struct pl_text *notes) {
     const enum pl_dtype dtype = pl_question_dtype(q);
     if (q->job->dtype != PL_DTYPE_AUTO || dtype == PL_DTYPE_BF16 || !pl_traits_run(&q->traits))

@@ -62,6 +62,9 @@ uint32_t pl_question_in_backward(const struct pl_question *q);
  * on one device and with nothing offloaded. A step that no key sizes is one micro-batch then. */
 bool pl_question_may_let_go(const struct pl_question *q);
 enum pl_dtype pl_question_dtype(const struct pl_question *q); /* pl_job_dtype() */
+/* True if products of two bf16 matrices are multiplied in bf16 where the processor can: the scratch
+ * of a plan holds either way. */
+bool pl_question_multiplies_in_bf16(const struct pl_question *q);
 /* Adds why `dtype: auto` is not bf16, where it is not. */
 void pl_question_note_dtype(const struct pl_question *q, struct pl_text *notes);
 /* True if the back-end has kernels for all types of the job. */

@@ -72,7 +72,7 @@ static pl_err write_kernels(const struct pl_preflight *pf, struct pl_text *out, 
     (void)d;
     if (pl_device_is_cuda(pf->job->device))
         pl_text_addf(out, "sm_%u", pf->q.traits.sm);
-    else if (pl_cpu_level(&level, NULL) == PL_ERR_OK)
+    else if (pl_cpu_level(pl_question_multiplies_in_bf16(&pf->q), &level, NULL) == PL_ERR_OK)
         pl_text_add(out, level.name);
     return PL_ERR_OK;
 }
@@ -118,8 +118,9 @@ static const struct {
 /* F1, where the key alone does not say what was decided. */
 static void write_setting(const struct pl_preflight *pf, enum pl_key_id key, struct pl_text *out) {
     const struct pl_job *job = pf->job;
-    if (key == PL_KEY_compute_dtype && job->mode == PL_MODE_QLORA &&
-        job->compute_dtype == PL_DTYPE_AUTO)
+    if (key == PL_KEY_compute_dtype && job->mode != PL_MODE_QLORA)
+        pl_text_add(out, "auto"); /* its effect is the kernels */
+    else if (key == PL_KEY_compute_dtype && job->compute_dtype == PL_DTYPE_AUTO)
         pl_text_add(out, pl_dtype_name(job->dtype));
     else if (key == PL_KEY_base_dtype && pf->base_was_auto)
         pl_text_add(out, "auto");

@@ -36,7 +36,7 @@ static void describe_owner(const struct pl_preflight *pf, struct owner *o) {
     pl_cpu_name(o->device);
     if (pl_device_is_cuda(pf->job->device))
         snprintf(o->device, sizeof o->device, "%s", pf->gpu.name);
-    else if (pl_cpu_level(&level, NULL) == PL_ERR_OK)
+    else if (pl_cpu_level(pl_question_multiplies_in_bf16(&pf->q), &level, NULL) == PL_ERR_OK)
         o->kernels = level.name;
     snprintf(o->threads, sizeof o->threads, "%u", pf->job->threads);
     pl_job_write_key(pf->job, PL_KEY_dtype, &o->dtype);

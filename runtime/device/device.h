@@ -93,6 +93,7 @@ struct pl_kernel_set {
     /* Tables [PL_OP_COUNT], in which NULL means that the op has no kernel: the CPU takes the one of
      * its instruction set (pl_cpu_level.number), a GPU the only one. */
     const pl_kernel_fn *const *tables;
+    bool only_fp32; /* the CPU takes none that multiplies in bf16 */
     const pl_group_fn *groups; /* [PL_OP_COUNT]; NULL, or a NULL entry = one by one */
     /* These make and free what the kernels keep on an open device; NULL = nothing. A device that
      * opened calls open last and close first; close may follow an open that failed or was never

@@ -8,5 +8,7 @@
 #include "runtime/device/device.h"
 
 extern const struct pl_back_end pl_back_end_cpu, pl_back_end_cuda, pl_back_end_null;
+/* The CPU as it multiplies where `compute_dtype` is fp32: numbers in bf16 are widened first. */
+extern const struct pl_back_end pl_back_end_cpu_fp32;
 
 #endif

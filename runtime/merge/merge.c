@@ -98,8 +98,8 @@ static pl_err open_device(struct pl_merge *m, struct pl_diag *d) {
     const struct pl_plan *p = m->planned.plan;
     const struct pl_arena none = {0};
     uint64_t budget = m->request.budget_bytes ? m->request.budget_bytes : UINT64_MAX;
-    PL_TRY(pl_device_open(&pl_back_end_cpu, m->planned.program->traits.threads, budget, &m->device,
-                          d));
+    PL_TRY(pl_device_open(&pl_back_end_cpu_fp32, m->planned.program->traits.threads, budget,
+                          &m->device, d));
     PL_TRY(pl_arena_reserve(m->device, p->batch_bytes, "merge arena", &m->arena, d));
     PL_TRY(pl_exec_init(&m->exec, p, m->device, d));
     return pl_exec_bind(&m->exec, &none, &m->arena, d);

@@ -10,9 +10,10 @@
 
 #include <string.h>
 
-static const struct pl_back_end *back_end(const struct pl_job *job) {
-    if (pl_device_is_cuda(job->device)) return &pl_back_end_cuda;
-    return job->device == PL_DEVICE_NULL ? &pl_back_end_null : &pl_back_end_cpu;
+static const struct pl_back_end *back_end(const struct pl_question *q) {
+    if (pl_device_is_cuda(q->job->device)) return &pl_back_end_cuda;
+    if (q->job->device == PL_DEVICE_NULL) return &pl_back_end_null;
+    return pl_question_multiplies_in_bf16(q) ? &pl_back_end_cpu : &pl_back_end_cpu_fp32;
 }
 
 /* pl_job_validate has checked the entries. */
@@ -26,7 +27,7 @@ static void arm_fault(struct pl_device *device, const char *text) {
 
 /* It takes one core 10 seconds or more, and nothing else would be said meanwhile. */
 static void tell_compiling(const struct pl_session *s) {
-    const struct pl_device_ops *ops = back_end(s->job)->ops;
+    const struct pl_device_ops *ops = back_end(&s->pf->q)->ops;
     const uint32_t sm = s->pf->gpu.sm;
     if (!ops->lacks_code || !ops->lacks_code(sm)) return;
     fprintf(s->messages,
@@ -38,8 +39,8 @@ static void tell_compiling(const struct pl_session *s) {
 static pl_err open_device(struct pl_session *s, struct pl_diag *d) {
     uint64_t budget = s->pf->q.budget.total_bytes;
     tell_compiling(s);
-    PL_TRY(pl_device_open_at(back_end(s->job), pl_device_ordinal(s->job->device), s->job->threads,
-                             budget, &s->device, d));
+    PL_TRY(pl_device_open_at(back_end(&s->pf->q), pl_device_ordinal(s->job->device),
+                             s->job->threads, budget, &s->device, d));
     for (uint32_t i = 0; i < s->job->debug_inject.n; i++)
         arm_fault(s->device, s->job->debug_inject.items[i]);
     return PL_ERR_OK;

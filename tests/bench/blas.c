@@ -27,7 +27,7 @@ void blas_sgemm(bool trans_a, bool trans_b, const struct pl_view *a, const struc
  * not age, so they decide; a user's own OPENBLAS_CORETYPE stands. */
 static const struct {
     const char *level, *core;
-} cores[] = {{"x86-64-v4", "SkylakeX"}, {"x86-64-v3", "Haswell"}};
+} cores[] = {{"x86-64-v4+bf16", "SkylakeX"}, {"x86-64-v4", "SkylakeX"}, {"x86-64-v3", "Haswell"}};
 
 static int set_environment(const char *level) {
     int failed = 0;

@@ -153,6 +153,7 @@ END_TEST
 
 #define CONSTANT    "with `lr_scheduler: constant`"
 #define TEXTS       "datasets: [{path: a, format: text}, {path: b, format: tokens}]\n"
+#define NO_PRODUCTS "but with `mode: qlora`, or for a job of `dtype: bf16` on the CPU"
 #define TEXTS_ALONE "with data of `format: text` or `format: tokens` alone"
 
 static const struct {
@@ -189,6 +190,9 @@ static const struct {
     {BASE "comm_timeout_seconds: 5\n", "comm_timeout_seconds", 3, "with `devices: 1`"},
     {BASE "dataset: a.jsonl\neval_steps: 5\n", "eval_steps", 4,
      "without evaluation data and `sample_prompts`"},
+    {BASE "dtype: fp32\ncompute_dtype: bf16\n", "compute_dtype", 4, NO_PRODUCTS},
+    {BASE "dtype: bf16\ncompute_dtype: fp16\n", "compute_dtype", 4, NO_PRODUCTS},
+    {BASE "device: cuda\ndtype: bf16\ncompute_dtype: fp32\n", "compute_dtype", 5, NO_PRODUCTS},
     {BASE TEXTS "chat_template: chatml\n", "chat_template", 4, TEXTS_ALONE},
     {BASE TEXTS "chat_date: 2025-01-31\n", "chat_date", 4, TEXTS_ALONE},
     {BASE TEXTS "train_on: last\n", "train_on", 4, TEXTS_ALONE},
@@ -211,6 +215,9 @@ static const char *const useful[] = {
     BASE "eval_steps: 5\n",
     BASE "offload: optimizer\noffload_update: host\n",
     FULL "full_ft_offload: true\noffload_update: device\nfull_ft_ceiling_billions: 8\n",
+    BASE "dtype: bf16\ncompute_dtype: fp32\n",
+    BASE "compute_dtype: fp32\n",
+    FULL "dtype: fp32\ncompute_dtype: fp32\n",
     BASE "dataset: a.jsonl\nchat_template: chatml\ntrain_on: last\n",
     BASE "datasets: [{path: a, format: text}, {path: b, format: messages}]\ntrain_on: all\n",
 };

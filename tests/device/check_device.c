@@ -167,7 +167,7 @@ START_TEST(the_environment_names_a_level) {
         pl_device_close(&dev);
     }
     ck_assert_int_eq(setenv("PLIMSOLL_CPU_LEVEL", "", 1), 0);
-    ck_assert_int_eq(pl_cpu_level(&chosen, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_cpu_level(true, &chosen, NULL), PL_ERR_OK);
     ck_assert_ptr_eq(pl_back_end_cpu.kernels->tables[chosen.number],
                      pl_back_end_cpu.kernels->tables[levels[0].number]);
 }

@@ -27,7 +27,7 @@ struct machine {
 static pl_err read_machine(struct machine *m, struct pl_diag *d) {
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     pl_cpu_name(m->cpu);
-    PL_TRY(pl_cpu_level(&m->level, d));
+    PL_TRY(pl_cpu_level(true, &m->level, d));
     m->cores = pl_cpu_count();
     if (pages > 0 && page > 0) m->total_bytes = (uint64_t)pages * (uint64_t)page;
     m->available_bytes = pl_cpu_available().bytes;

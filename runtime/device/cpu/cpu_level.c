@@ -18,8 +18,9 @@ static bool is_supported(const char *level) {
     bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
               __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
               __builtin_cpu_supports("avx512vl");
-    char digit = level[sizeof "x86-64-v" - 1];
-    return digit == '4' ? v4 : digit == '3' ? v3 : v2;
+    const char *number = level + sizeof "x86-64-v" - 1;
+    if (strcmp(number, "4+bf16") == 0) return v4 && __builtin_cpu_supports("avx512bf16");
+    return *number == '4' ? v4 : *number == '3' ? v3 : v2;
 #else
     (void)level;
     return true;
@@ -27,14 +28,15 @@ static bool is_supported(const char *level) {
 }
 
 uint32_t pl_cpu_levels(struct pl_cpu_level *out, uint32_t cap) {
-    static const char *const names[] = {
-#define X(level, name) name,
+    static const struct pl_cpu_level rows[] = {
+#define X(level, name, in_bf16) {name, 0, in_bf16},
         PL_CPU_LEVELS(X)
 #undef X
     };
     uint32_t n = 0;
-    for (uint32_t i = 0; i < sizeof names / sizeof *names && n < cap; i++)
-        if (is_supported(names[i])) out[n++] = (struct pl_cpu_level){names[i], i};
+    for (uint32_t i = 0; i < sizeof rows / sizeof *rows && n < cap; i++)
+        if (is_supported(rows[i].name))
+            out[n++] = (struct pl_cpu_level){rows[i].name, i, rows[i].in_bf16};
     return n;
 }
 
@@ -50,7 +52,7 @@ static pl_err no_such_level(const char *wanted, const struct pl_cpu_level *level
     return err;
 }
 
-pl_err pl_cpu_level(struct pl_cpu_level *out, struct pl_diag *d) {
+pl_err pl_cpu_level(bool in_bf16, struct pl_cpu_level *out, struct pl_diag *d) {
     struct pl_cpu_level levels[PL_CPU_MAX_LEVELS];
     const uint32_t n = pl_cpu_levels(levels, PL_CPU_MAX_LEVELS);
     const char *wanted = getenv("PLIMSOLL_CPU_LEVEL");
@@ -64,6 +66,9 @@ pl_err pl_cpu_level(struct pl_cpu_level *out, struct pl_diag *d) {
     while (wanted && *wanted && i < n && strcmp(levels[i].name, wanted) != 0)
         i++;
     if (i == n) return no_such_level(wanted, levels, n, d);
+    /* Every level that multiplies in bf16 stands above the one that it extends. */
+    while (!in_bf16 && levels[i].in_bf16)
+        i++;
     *out = levels[i];
     return PL_ERR_OK;
 }

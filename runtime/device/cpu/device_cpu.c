@@ -23,7 +23,7 @@ static pl_err cpu_open(struct pl_device *dev, struct pl_diag *d) {
     struct pl_cpu *cpu = pl_calloc(1, sizeof *cpu);
     if (!cpu) return pl_host_oom(d, "the CPU device");
     dev->state = cpu;
-    PL_TRY_GOTO(pl_cpu_level(&level, d), out);
+    PL_TRY_GOTO(pl_cpu_level(!dev->set->only_fp32, &level, d), out);
     dev->kernels = dev->set->tables[level.number];
     cpu->level = level.name;
     PL_TRY_GOTO(pl_pool_create(dev->traits.threads, &cpu->pool, d), out);

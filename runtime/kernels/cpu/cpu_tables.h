@@ -4,7 +4,7 @@
 
 #include "runtime/device/cpu/cpu.h"
 
-#define X(level, name) extern const pl_kernel_fn pl_cpu_kernels_##level[PL_OP_COUNT];
+#define X(level, name, in_bf16) extern const pl_kernel_fn pl_cpu_kernels_##level[PL_OP_COUNT];
 PL_CPU_LEVELS(X)
 #undef X
 

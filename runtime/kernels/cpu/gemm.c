@@ -6,6 +6,7 @@
  * and van de Geijn, 2008, with its two inner loops alone: parts are made small instead). Tiles add
  * to C itself where it is fp32 and its rows are whole vectors; else to fp32 sums in the
  * scratch, which are rounded once.
+ * Where both operands are bf16 and the level multiplies pairs of them, k goes by in pairs.
  *   G1  an element is one chain of fused additions along k in blocks of a depth that k alone
  *       decides, so its bits depend neither on the cut into parts nor on threads */
 #include "runtime/kernels/cpu/gemm.h"
@@ -22,10 +23,11 @@ struct product {
     uint64_t m, n, k;
     uint64_t part_m, part_n; /* of one task */
     uint64_t parts_n;        /* tasks along n */
-    uint64_t depth;          /* of a block */
+    uint64_t depth;          /* of a block, in elements */
     struct pl_gemm_room room;
     bool turned; /* computes the transpose of C */
     bool direct; /* tiles write to C */
+    bool pairs;  /* of bf16 */
 };
 
 /* Rows and columns of one task: C[m0:m0+rows, n0:n0+cols]. */
@@ -127,16 +129,17 @@ static void begin_with_bias(const struct pl_gemm *g, const struct part *t) {
 static void add_block(const struct product *p, const struct part *t, uint64_t k0, uint64_t depth,
                       const struct scratch *s) {
     const struct pl_gemm *g = p->g;
-    const struct pl_block rows = {t->m0, t->rows, k0, depth};
+    const struct pl_block rows = {t->m0, t->rows, k0, depth, p->pairs};
     const struct pl_left left = PL_LEVEL_NAME(pl_gemm_left)(&g->a, g->trans_a, &rows, s->left);
     struct pl_tile tile = {.rs = left.rs,
                            .ks = left.ks,
-                           .k = depth,
+                           .k = p->pairs ? pl_u64_div_up(depth, 2) : depth,
                            .b = s->right,
                            .alpha = g->alpha,
+                           .pairs = p->pairs,
                            .ldc = p->direct ? g->c.ld : p->part_n,
                            .add = k0 || (p->direct && (g->adds || g->bias.p))};
-    struct pl_block columns = {t->n0, pl_tile_cols(t->cols), k0, depth};
+    struct pl_block columns = {t->n0, pl_tile_cols(t->cols), k0, depth, p->pairs};
     while (columns.side > 0) {
         const uint64_t col = columns.side0 - t->n0;
         tile.ldb = pl_u64_round_up(columns.side, PL_LANES);
@@ -228,7 +231,7 @@ static bool goes_to_c(const struct product *p) {
 
 static struct limits limits_of(const struct product *p) {
     const struct pl_gemm *g = p->g;
-    const bool copied = pl_left_is_copied(&g->a, g->trans_a);
+    const bool copied = pl_left_is_copied(&g->a, g->trans_a, p->pairs);
     return (struct limits){.rows = copied || !p->direct ? PL_GEMM_ROWS : UINT64_MAX / 2,
                            .cols = p->direct ? UINT64_MAX / 2 : PL_GEMM_COLS,
                            .left_cost = !copied      ? 0
@@ -237,9 +240,12 @@ static struct limits limits_of(const struct product *p) {
                            .right_cost = g->trans_b ? TURNED : COPIED};
 }
 
-/* The depth of even blocks: multiples of 16 keep all but the last on whole vectors. */
-static uint64_t depth_of(uint64_t k) {
-    return pl_u64_round_up(pl_u64_div_up(k, pl_u64_div_up(k, PL_GEMM_DEPTH)), PL_GEMM_LINE);
+/* The depth of even blocks: multiples of 16 numbers or pairs keep all but the last on whole
+ * vectors. */
+static uint64_t depth_of(uint64_t k, bool pairs) {
+    const uint64_t most = pairs ? 2 * PL_GEMM_DEPTH : PL_GEMM_DEPTH;
+    const uint64_t line = pairs ? 2 * PL_GEMM_LINE : PL_GEMM_LINE;
+    return pl_u64_round_up(pl_u64_div_up(k, pl_u64_div_up(k, most)), line);
 }
 
 static struct pl_gemm_room room_of(const struct pl_gemm *g, uint64_t k) {
@@ -275,8 +281,9 @@ pl_err PL_LEVEL_NAME(pl_cpu_gemm)(struct pl_device *dev, const struct pl_gemm *g
     p.room = room_of(g, p.k);
     if (!pl_ws_holds(&g->ws, threads * pl_gemm_worker_bytes(&p.room))) return PL_ERR_PLAN_BROKEN;
     p.direct = goes_to_c(&p);
+    p.pairs = PL_HAS_PAIRS && g->a.dtype == PL_DTYPE_BF16 && g->b.dtype == PL_DTYPE_BF16;
     const struct limits limits = limits_of(&p);
-    p.depth = depth_of(p.k);
+    p.depth = depth_of(p.k, p.pairs);
     split(&p, &limits, p.m * p.n < SERIAL_PRODUCT / (p.k + 1) ? 1 : threads);
     p.parts_n = pl_u64_div_up(p.n, p.part_n);
     pl_pool_run(pool, (uint32_t)(pl_u64_div_up(p.m, p.part_m) * p.parts_n), run_part, &p);

@@ -7,7 +7,9 @@
 
 /* C[m,n] = alpha * op(A)[m,k] op(B)[k,n] + (adds ? C : 0) + bias[n], where op transposes when
  * trans_* is set. m and n are C's rows and cols, k the other dimension of A. bias may be absent.
- * Operands are of any float types; sums are fp32 over the whole of k, rounded once.
+ * Operands are of any float types; sums are fp32 over the whole of k, rounded once. Products of two
+ * bf16 numbers are exact in fp32, so a level that multiplies them as they are (PL_HAS_PAIRS) only
+ * adds them in another order.
  * ws: pl_product_workspace_bytes().
  * The bits depend on the shape and the level only, never on threads. */
 struct pl_gemm {

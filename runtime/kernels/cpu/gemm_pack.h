@@ -13,9 +13,13 @@
 #include "runtime/kernels/cpu/simd.h"
 #include "runtime/kernels/cpu/tile.h"
 
-/* A part of an operand: `side` rows of op(A) or columns of op(B) from side0, and k. */
+/* A part of an operand: `side` rows of op(A) or columns of op(B) from side0, and k.
+ * pairs: of operands in bf16, at a level that multiplies pairs. Blocks and panels then have a pair
+ * of neighbours along k in the place of every fp32 number, k0 is even, and an odd depth is made
+ * even by zeros. gemm_pairs.c packs them. */
 struct pl_block {
     uint64_t side0, side, k0, depth;
+    bool pairs;
 };
 
 /* Rows of op(A) in fp32: element (r,k) is p[r/G*group + r%G*rs + k*ks], G = PL_TILE_MAX_ROWS. */
@@ -23,9 +27,13 @@ struct pl_left {
     const float *p;
     size_t rs, ks, group;
 };
+/* True if pairs along the rows of a matrix in bf16 can be read where they lie. */
+static inline bool pl_view_is_paired(const struct pl_view *v) {
+    return v->cols % 2 == 0 && v->ld % 2 == 0 && (uintptr_t)v->p % sizeof(float) == 0;
+}
 /* True if such rows are copied. k_first: A is stored [k][rows]. */
-static inline bool pl_left_is_copied(const struct pl_view *a, bool k_first) {
-    return k_first || a->dtype != PL_DTYPE_F32;
+static inline bool pl_left_is_copied(const struct pl_view *a, bool k_first, bool pairs) {
+    return k_first || (pairs ? !pl_view_is_paired(a) : a->dtype != PL_DTYPE_F32);
 }
 /* panel: pl_gemm_room().left where rows are copied; then side <= PL_GEMM_ROWS. */
 struct pl_left PL_LEVEL_NAME(pl_gemm_left)(const struct pl_view *a, bool k_first,
@@ -39,6 +47,14 @@ static inline const float *pl_left_at(const struct pl_left *l, uint64_t row) {
  * k_first: B is stored [k][columns]. */
 void PL_LEVEL_NAME(pl_gemm_right)(const struct pl_view *b, bool k_first, const struct pl_block *at,
                                   uint32_t width, float *panel);
+
+#if PL_HAS_PAIRS
+/* gemm_pairs.c: both for blocks of pairs. */
+struct pl_left PL_LEVEL_NAME(pl_pairs_left)(const struct pl_view *a, bool k_first,
+                                            const struct pl_block *at, float *panel);
+void PL_LEVEL_NAME(pl_pairs_right)(const struct pl_view *b, bool k_first, const struct pl_block *at,
+                                   uint32_t width, float *panel);
+#endif
 
 /* The source that a panel will be copied from, so that it can be in the second cache by then. */
 struct pl_ahead {

@@ -4,6 +4,9 @@
 /* Sums are registers only if every loop over them is unrolled. */
 #define UNROLLED _Pragma("GCC unroll 16")
 
+/* What the elements of A and B are. */
+enum { NUMBERS, PAIRS };
+
 /* rows and vectors are constants wherever this is expanded. The product is rounded before it is
  * added: a compiler that fused the two in some tiles only would let the cut into tiles show. */
 static inline __attribute__((always_inline)) void
@@ -20,10 +23,20 @@ store(const struct pl_tile *t, pl_vec (*sum)[PL_TILE_VECTORS], const int rows, c
     }
 }
 
+/* sum += x column. */
+static inline __attribute__((always_inline)) pl_vec add_product(pl_vec sum, float x, pl_vec column,
+                                                                const int elements) {
+#if PL_HAS_PAIRS
+    if (elements == PAIRS) return pl_vec_add_pairs(sum, (pl_vec)_mm512_set1_ps(x), column);
+#endif
+    (void)elements;
+    return sum + x * column;
+}
+
 /* The tile below is the next one: its part of C is prefetched while this one is computed. A
  * prefetch after the last row does no harm. */
-static inline __attribute__((always_inline)) void multiply(const struct pl_tile *t, const int rows,
-                                                           const int vectors) {
+static inline __attribute__((always_inline)) void
+multiply(const struct pl_tile *t, const int elements, const int rows, const int vectors) {
     pl_vec sum[PL_TILE_MAX_ROWS][PL_TILE_VECTORS];
     const float *a = t->a, *b = t->b;
     const size_t rs = t->rs, ks = t->ks, ldb = t->ldb;
@@ -38,63 +51,56 @@ static inline __attribute__((always_inline)) void multiply(const struct pl_tile 
         UNROLLED for (int v = 0; v < vectors; v++) column[v] = pl_vec_load(b + v * PL_LANES);
         UNROLLED for (int r = 0; r < rows; r++) {
             const float x = a[(size_t)r * rs];
-            UNROLLED for (int v = 0; v < vectors; v++) sum[r][v] += x * column[v];
+            UNROLLED for (int v = 0; v < vectors; v++) sum[r][v] =
+                add_product(sum[r][v], x, column[v], elements);
         }
     }
     store(t, sum, rows, vectors);
 }
 
-#define TILE_NAME(rows, vectors) multiply_##rows##x##vectors
-#define TILE(rows, vectors)                                                                        \
-    static void TILE_NAME(rows, vectors)(const struct pl_tile *t) {                                \
-        multiply(t, rows, vectors);                                                                \
+#define TILE_NAME(elements, rows, vectors) multiply_##elements##_##rows##x##vectors
+#define TILE(elements, rows, vectors)                                                              \
+    static void TILE_NAME(elements, rows, vectors)(const struct pl_tile *t) {                      \
+        multiply(t, elements, rows, vectors);                                                      \
     }
-#define NARROW(rows) TILE(rows, 1)
-#define NARROW_ENTRY(rows)                                                                         \
-    { TILE_NAME(rows, 1) }
+#define NARROW(elements, rows) TILE(elements, rows, 1)
+#define NARROW_ENTRY(elements, rows)                                                               \
+    { TILE_NAME(elements, rows, 1) }
 #if PL_TILE_VECTORS == 3
-#define WIDE(rows) TILE(rows, 1) TILE(rows, 2) TILE(rows, 3)
-#define WIDE_ENTRY(rows)                                                                           \
-    { TILE_NAME(rows, 1), TILE_NAME(rows, 2), TILE_NAME(rows, 3) }
+#define WIDE(elements, rows) TILE(elements, rows, 1) TILE(elements, rows, 2) TILE(elements, rows, 3)
+#define WIDE_ENTRY(elements, rows)                                                                 \
+    { TILE_NAME(elements, rows, 1), TILE_NAME(elements, rows, 2), TILE_NAME(elements, rows, 3) }
 #else
-#define WIDE(rows) TILE(rows, 1) TILE(rows, 2)
-#define WIDE_ENTRY(rows)                                                                           \
-    { TILE_NAME(rows, 1), TILE_NAME(rows, 2) }
+#define WIDE(elements, rows) TILE(elements, rows, 1) TILE(elements, rows, 2)
+#define WIDE_ENTRY(elements, rows)                                                                 \
+    { TILE_NAME(elements, rows, 1), TILE_NAME(elements, rows, 2) }
 #endif
-WIDE(1)
-WIDE(2)
-WIDE(3)
-WIDE(4)
-WIDE(5)
-WIDE(6)
-#if PL_TILE_ROWS == 8
-WIDE(7)
-WIDE(8)
-NARROW(13)
-NARROW(14)
-NARROW(15)
-NARROW(16)
-#else
-NARROW(7)
-NARROW(8)
-#endif
-NARROW(9)
-NARROW(10)
-NARROW(11)
-NARROW(12)
 
-static void (*const tiles[PL_TILE_MAX_ROWS][PL_TILE_VECTORS])(const struct pl_tile *t) = {
-    WIDE_ENTRY(1),    WIDE_ENTRY(2),    WIDE_ENTRY(3),    WIDE_ENTRY(4),    WIDE_ENTRY(5),
-    WIDE_ENTRY(6),
+/* W(elements, rows) or N(elements, rows) for every number of rows: W where tiles of any width have
+ * so many, N where those of one vector do. */
+#define ROWS_TO_6(W, e)    W(e, 1) W(e, 2) W(e, 3) W(e, 4) W(e, 5) W(e, 6)
+#define ROWS_9_TO_12(N, e) N(e, 9) N(e, 10) N(e, 11) N(e, 12)
 #if PL_TILE_ROWS == 8
-    WIDE_ENTRY(7),    WIDE_ENTRY(8),    NARROW_ENTRY(9),  NARROW_ENTRY(10), NARROW_ENTRY(11),
-    NARROW_ENTRY(12), NARROW_ENTRY(13), NARROW_ENTRY(14), NARROW_ENTRY(15), NARROW_ENTRY(16),
+#define ALL_ROWS(W, N, e)                                                                          \
+    ROWS_TO_6(W, e) W(e, 7) W(e, 8) ROWS_9_TO_12(N, e) N(e, 13) N(e, 14) N(e, 15) N(e, 16)
 #else
-    NARROW_ENTRY(7),  NARROW_ENTRY(8),  NARROW_ENTRY(9),
-    NARROW_ENTRY(10), NARROW_ENTRY(11), NARROW_ENTRY(12),
+#define ALL_ROWS(W, N, e) ROWS_TO_6(W, e) N(e, 7) N(e, 8) ROWS_9_TO_12(N, e)
+#endif
+#define WIDE_ROW(e, rows)   WIDE_ENTRY(e, rows),
+#define NARROW_ROW(e, rows) NARROW_ENTRY(e, rows),
+
+ALL_ROWS(WIDE, NARROW, NUMBERS)
+#if PL_HAS_PAIRS
+ALL_ROWS(WIDE, NARROW, PAIRS)
+#endif
+
+static void (*const tiles[][PL_TILE_MAX_ROWS][PL_TILE_VECTORS])(const struct pl_tile *t) = {
+    [NUMBERS] = {ALL_ROWS(WIDE_ROW, NARROW_ROW, NUMBERS)},
+#if PL_HAS_PAIRS
+    [PAIRS] = {ALL_ROWS(WIDE_ROW, NARROW_ROW, PAIRS)},
 #endif
 };
 
 void PL_LEVEL_NAME(pl_tile_run)(const struct pl_tile *t, uint32_t rows, uint32_t vectors) {
-    tiles[rows - 1][vectors - 1](t);
+    tiles[PL_HAS_PAIRS && t->pairs][rows - 1][vectors - 1](t);
 }

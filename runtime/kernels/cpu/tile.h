@@ -4,6 +4,8 @@
  * live in registers while k runs, and every step multiplies a broadcast element of each row by the
  * vectors of one row of B (Goto and van de Geijn, "Anatomy of high-performance matrix
  * multiplication", 2008, section 4). Many sums hide the latency of two fused multiply-adds a cycle.
+ * A tile of pairs is the same with two bf16 numbers, neighbours along k, in the place of each fp32
+ * number (level x86-64-v4+bf16).
  *   T1  an element of a product is one chain of additions in the order of k; its bits do not depend
  *       on the rows and columns that were computed with it
  * Needs: vec.h. Use: pl_tile_run(&tile, rows, vectors), rows <= pl_tile_rows(vectors). */
@@ -37,6 +39,7 @@ struct pl_tile {
     size_t rs, ks, ldb, ldc, k;
     float alpha;
     bool add;
+    bool pairs; /* elements of A and B are pairs of bf16, and k counts pairs: PL_HAS_PAIRS */
 };
 void PL_LEVEL_NAME(pl_tile_run)(const struct pl_tile *t, uint32_t rows, uint32_t vectors);
 

@@ -19,6 +19,13 @@
 #define PL_LANES 4
 #endif
 
+/* True if the level multiplies pairs of bf16: a lane of a vector then holds two of them. */
+#if defined(__AVX512BF16__)
+#define PL_HAS_PAIRS 1
+#else
+#define PL_HAS_PAIRS 0
+#endif
+
 typedef float pl_vec __attribute__((vector_size(PL_LANES * sizeof(float))));
 typedef float pl_vec_unaligned
     __attribute__((vector_size(PL_LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
@@ -32,6 +39,14 @@ typedef uint16_t pl_vec_halves_unaligned
 static inline pl_vec pl_vec_load(const float *p) {
     return *(const pl_vec_unaligned *)p;
 }
+
+#if PL_HAS_PAIRS
+/* sum + the products of two pairs, in each lane. VDPBF16PS is two fused multiply-adds, the second
+ * numbers of the pairs first, each rounded to nearest; denormal operands and results are zeros. */
+static inline pl_vec pl_vec_add_pairs(pl_vec sum, pl_vec x, pl_vec y) {
+    return (pl_vec)_mm512_dpbf16_ps((__m512)sum, (__m512bh)x, (__m512bh)y);
+}
+#endif
 
 /* x, rounded before it is used: a compiler must not fuse the product that made it with a sum. An
  * empty instruction, since PL_FENCE of a vector makes GCC take it apart lane by lane. */
