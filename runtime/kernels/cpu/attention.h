@@ -5,6 +5,9 @@
  * columns, a whole vector of queries at a time, and no horizontal reduction is needed. Columns of a
  * packed head are padded with zeros to a multiple of PL_ATTENTION_PAD, queries to whole vectors, so
  * that products have no column tail.
+ * Scores, and do v^T, are products of numbers as they are stored: where these are bf16 and the
+ * level multiplies pairs of them, k goes by in pairs (tile.h). The other products have an fp32
+ * operand.
  *   T1  an element of a product is one chain of additions in the order of k; its bits do not depend
  *       on which tile, task or instruction-level grouping of rows computes it
  *   T2  only valid elements of a result are meaningful: padded columns and queries hold finite
@@ -15,6 +18,7 @@
 
 #include "estimator/base/checked.h"
 #include "estimator/ops/scratch/workspace_attention.h"
+#include "runtime/kernels/cpu/gemm_pack.h"
 #include "runtime/kernels/cpu/simd.h"
 #include "runtime/kernels/cpu/vec.h"
 
@@ -39,6 +43,7 @@ struct pl_tile_product {
     size_t rs, ks, ldb, ldc;
     float alpha;
     bool add;
+    bool pairs; /* elements of A and B are pairs, and k counts them; no triangle of sums */
     enum pl_triangle triangle;
     int64_t diag;
 };
@@ -52,8 +57,13 @@ struct pl_head_rows {
 };
 /* dst[n][ld]: the rows as fp32, columns past dim zero. ld = D padded. */
 void PL_LEVEL_NAME(pl_tile_pack)(const struct pl_head_rows *h, uint32_t ld, float *dst);
-/* dst[dim][ld]: the rows as columns in fp32, columns past n zero. ld = pl_tile_columns(n). */
-void PL_LEVEL_NAME(pl_tile_turn)(const struct pl_head_rows *h, uint32_t ld, float *dst);
+/* dst[dim][ld]: the rows as columns in fp32, columns past n zero. ld = pl_tile_columns(n).
+ * pairs: dst[dim/2][ld]. */
+void PL_LEVEL_NAME(pl_tile_turn)(const struct pl_head_rows *h, uint32_t ld, bool pairs, float *dst);
+/* True if heads of the view can be read as pairs where they lie. */
+static inline bool pl_heads_are_paired(const struct pl_view *v, uint32_t dim) {
+    return PL_HAS_PAIRS && v->dtype == PL_DTYPE_BF16 && dim % 2 == 0 && pl_view_is_paired(v);
+}
 /* Columns of a tile that hold n queries: whole vectors. */
 static inline uint32_t pl_tile_columns(uint32_t n) {
     return (uint32_t)pl_u64_round_up(n, PL_LANES);

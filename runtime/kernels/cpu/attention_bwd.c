@@ -26,6 +26,7 @@ struct attention {
     uint64_t floats_per_worker, n_seqs, longest;
     uint32_t ld; /* head size, padded */
     bool together;
+    bool pairs; /* rows of heads are read as pairs where they are multiplied as they are */
 };
 
 struct task {
@@ -34,7 +35,8 @@ struct task {
     uint64_t row0, length; /* of the sequence */
     uint64_t q0, k0;       /* of the tile, within the sequence */
     uint32_t kv_head, head, n_queries, n_keys;
-    uint32_t columns; /* whole vectors of queries */
+    uint32_t columns;         /* whole vectors of queries */
+    struct pl_head_rows k, v; /* of the tile */
 };
 
 static struct scratch carve(float *base, uint64_t padded) {
@@ -79,10 +81,10 @@ static struct pl_head_rows head_rows(const struct task *t, const struct pl_view 
 static void load_keys(struct task *t, uint64_t k0) {
     t->k0 = k0;
     t->n_keys = (uint32_t)pl_u64_min(t->length - k0, PL_ATTENTION_KEYS);
-    const struct pl_head_rows k = head_rows(t, &t->a->k, k0, t->kv_head, t->n_keys);
-    const struct pl_head_rows v = head_rows(t, &t->a->v, k0, t->kv_head, t->n_keys);
-    PL_LEVEL_NAME(pl_tile_pack)(&k, t->a->ld, t->s.k);
-    PL_LEVEL_NAME(pl_tile_pack)(&v, t->a->ld, t->s.v);
+    t->k = head_rows(t, &t->a->k, k0, t->kv_head, t->n_keys);
+    t->v = head_rows(t, &t->a->v, k0, t->kv_head, t->n_keys);
+    PL_LEVEL_NAME(pl_tile_pack)(&t->k, t->a->ld, t->s.k);
+    if (!t->a->pairs) PL_LEVEL_NAME(pl_tile_pack)(&t->v, t->a->ld, t->s.v);
 }
 
 static void load_queries(struct task *t, uint64_t q0) {
@@ -95,8 +97,8 @@ static void load_queries(struct task *t, uint64_t q0) {
     const struct pl_head_rows go = head_rows(t, &a->go, q0, t->head, n);
     PL_LEVEL_NAME(pl_tile_pack)(&q, a->ld, t->s.q);
     PL_LEVEL_NAME(pl_tile_pack)(&go, a->ld, t->s.go);
-    PL_LEVEL_NAME(pl_tile_turn)(&q, t->columns, t->s.qt);
-    PL_LEVEL_NAME(pl_tile_turn)(&go, t->columns, t->s.got);
+    PL_LEVEL_NAME(pl_tile_turn)(&q, t->columns, a->pairs, t->s.qt);
+    PL_LEVEL_NAME(pl_tile_turn)(&go, t->columns, a->pairs, t->s.got);
     for (uint32_t i = 0; i < PL_ATTENTION_QUERIES; i++) {
         const uint64_t row = t->row0 + q0 + i;
         t->s.lse[i] = i < n ? LOG2_E * *(const float *)pl_at(&a->lse, row, t->head) : 0.0f;
@@ -128,28 +130,35 @@ static void softmax_gradient(const struct task *t) {
     }
 }
 
+/* c = alpha rows b, b = columns of queries. packed: the rows in fp32, unless they are pairs, which
+ * are read where they lie. */
+static void multiply_keys(const struct task *t, const struct pl_head_rows *rows,
+                          const float *packed, const float *b, float alpha, float *c) {
+    const bool pairs = t->a->pairs;
+    const struct pl_tile_product scores = {.m = t->n_keys,
+                                           .n = t->columns,
+                                           .k = t->a->attr->head_dim / (pairs ? 2 : 1),
+                                           .a = pairs ? pl_at(rows->view, rows->row, rows->col)
+                                                      : packed,
+                                           .rs = pairs ? rows->view->ld / 2 : t->a->ld,
+                                           .ks = 1,
+                                           .b = b,
+                                           .ldb = t->columns,
+                                           .c = c,
+                                           .ldc = PL_ATTENTION_QUERIES,
+                                           .alpha = alpha,
+                                           .pairs = pairs,
+                                           .triangle = PL_TRIANGLE_KEYS_BY_QUERIES,
+                                           .diag = (int64_t)t->k0 - (int64_t)t->q0};
+    PL_LEVEL_NAME(pl_tile_multiply)(&scores);
+}
+
 /* p and ds of the tile at hand, [key][query]. Scores come out times log2(e), so that their
  * exponential is a power of two, and do v^T times attr.scale, so that ds does. */
 static void compute_tile(const struct task *t) {
-    struct pl_tile_product scores = {.m = t->n_keys,
-                                     .n = t->columns,
-                                     .k = t->a->attr->head_dim,
-                                     .a = t->s.k,
-                                     .rs = t->a->ld,
-                                     .ks = 1,
-                                     .b = t->s.qt,
-                                     .ldb = t->columns,
-                                     .c = t->s.p,
-                                     .ldc = PL_ATTENTION_QUERIES,
-                                     .alpha = t->a->attr->scale * LOG2_E,
-                                     .triangle = PL_TRIANGLE_KEYS_BY_QUERIES,
-                                     .diag = (int64_t)t->k0 - (int64_t)t->q0};
-    PL_LEVEL_NAME(pl_tile_multiply)(&scores);
-    scores.a = t->s.v;
-    scores.b = t->s.got;
-    scores.c = t->s.ds;
-    scores.alpha = t->a->attr->scale;
-    PL_LEVEL_NAME(pl_tile_multiply)(&scores);
+    const float scale = t->a->attr->scale;
+    multiply_keys(t, &t->k, t->s.k, t->s.qt, scale * LOG2_E, t->s.p);
+    multiply_keys(t, &t->v, t->s.v, t->s.got, scale, t->s.ds);
     softmax_gradient(t);
 }
 
@@ -342,6 +351,9 @@ pl_err PL_CPU(attention_bwd)(struct pl_device *dev, const struct pl_call *c) {
                           .ld = (uint32_t)pl_attention_padded(attr->head_dim)};
     a.longest = pl_longest_sequence(&a.offsets, a.n_seqs);
     a.together = goes_together(&a, dev->traits.threads);
+    a.pairs =
+        pl_heads_are_paired(&a.q, attr->head_dim) && pl_heads_are_paired(&a.k, attr->head_dim) &&
+        pl_heads_are_paired(&a.v, attr->head_dim) && pl_heads_are_paired(&a.go, attr->head_dim);
     pl_cpu_rows(dev, a.q.rows, pl_cpu_grain(a.q.cols), compute_delta, &a);
     const uint64_t tasks = a.together ? a.n_seqs * attr->kv_heads : key_tasks(&a) + query_tasks(&a);
     pl_cpu_rows(dev, tasks, 1, run_tasks, &a);

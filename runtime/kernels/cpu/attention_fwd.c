@@ -22,6 +22,7 @@ struct task {
     const struct pl_attention_walk *w;
     struct scratch s;
     uint32_t columns; /* whole vectors of queries */
+    bool pairs;       /* queries and keys are read as pairs */
 };
 
 static struct scratch carve(float *base, uint64_t padded) {
@@ -128,20 +129,23 @@ static void add_key_block(const struct task *t, uint64_t k0, bool first) {
     const int64_t diag = (int64_t)k0 - (int64_t)w->q0;
     const struct pl_head_rows k = {&w->k, w->kv_row + k0, w->kv_col, n, dim};
     const struct pl_head_rows v = {&w->v, w->kv_row + k0, w->kv_col, n, dim};
-    const bool is_copied = w->k.dtype != PL_DTYPE_F32; /* single elements are asked for */
+    /* Single elements are asked for, or pairs. */
+    const bool is_copied = w->k.dtype != PL_DTYPE_F32 && !t->pairs;
+    const uint32_t together = t->pairs ? 2 : 1;
     if (is_copied) PL_LEVEL_NAME(pl_tile_pack)(&k, ld, t->s.k);
     PL_LEVEL_NAME(pl_tile_pack)(&v, ld, t->s.v);
     const struct pl_tile_product scores = {.m = n,
                                            .n = t->columns,
-                                           .k = dim,
+                                           .k = dim / together,
                                            .a = is_copied ? t->s.k : pl_at(&w->k, k.row, k.col),
-                                           .rs = is_copied ? ld : w->k.ld,
+                                           .rs = is_copied ? ld : w->k.ld / together,
                                            .ks = 1,
                                            .b = t->s.qt,
                                            .ldb = t->columns,
                                            .alpha = w->attr->scale * LOG2_E,
                                            .c = t->s.scores,
                                            .ldc = PL_ATTENTION_QUERIES,
+                                           .pairs = t->pairs,
                                            .triangle = w->level ? PL_TRIANGLE_NONE
                                                                 : PL_TRIANGLE_KEYS_BY_QUERIES,
                                            .diag = diag};
@@ -184,9 +188,11 @@ static void finish(const struct task *t) {
 }
 
 void PL_LEVEL_NAME(pl_attention_walk)(const struct pl_attention_walk *w) {
-    const struct task t = {w, carve(w->scratch, w->ld), pl_tile_columns(w->n_queries)};
+    const bool pairs = pl_heads_are_paired(&w->q, w->attr->head_dim) &&
+                       pl_heads_are_paired(&w->k, w->attr->head_dim);
+    const struct task t = {w, carve(w->scratch, w->ld), pl_tile_columns(w->n_queries), pairs};
     const struct pl_head_rows q = {&w->q, w->q_row, w->q_col, w->n_queries, w->attr->head_dim};
-    PL_LEVEL_NAME(pl_tile_turn)(&q, t.columns, t.s.qt);
+    PL_LEVEL_NAME(pl_tile_turn)(&q, t.columns, pairs, t.s.qt);
     for (uint32_t i = 0; i < PL_ATTENTION_QUERIES; i++) {
         t.s.max[i] = NO_MAX;
         t.s.sum[i] = 0.0f;

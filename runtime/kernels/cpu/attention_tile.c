@@ -1,6 +1,5 @@
 /* attention_tile.c - small products and packing of tiles of attention. */
 #include "runtime/kernels/cpu/attention.h"
-#include "runtime/kernels/cpu/gemm_pack.h"
 
 static uint32_t clamp_to(int64_t v, uint32_t limit) {
     return v < 0 ? 0 : v > limit ? limit : (uint32_t)v;
@@ -37,7 +36,8 @@ void PL_LEVEL_NAME(pl_tile_multiply)(const struct pl_tile_product *t) {
                                          .ldc = t->ldc,
                                          .k = e.end > e.first ? e.end - e.first : 0,
                                          .alpha = t->alpha,
-                                         .add = t->add};
+                                         .add = t->add,
+                                         .pairs = t->pairs};
             PL_LEVEL_NAME(pl_tile_run)(&tile, rows, cols / PL_LANES);
             col += cols;
         }
@@ -49,9 +49,10 @@ void PL_LEVEL_NAME(pl_tile_pack)(const struct pl_head_rows *h, uint32_t ld, floa
     PL_LEVEL_NAME(pl_gemm_right)(h->view, true, &at, ld, dst);
 }
 
-void PL_LEVEL_NAME(pl_tile_turn)(const struct pl_head_rows *h, uint32_t ld, float *dst) {
-    struct pl_block at = {.side0 = h->row, .side = h->n};
-    for (uint64_t d = 0; d < h->dim; d += at.depth, dst += at.depth * ld) {
+void PL_LEVEL_NAME(pl_tile_turn)(const struct pl_head_rows *h, uint32_t ld, bool pairs,
+                                 float *dst) {
+    struct pl_block at = {.side0 = h->row, .side = h->n, .pairs = pairs};
+    for (uint64_t d = 0; d < h->dim; d += at.depth, dst += at.depth / (pairs ? 2 : 1) * ld) {
         at.k0 = h->col + d;
         at.depth = pl_u64_min(h->dim - d, PL_GEMM_DEPTH);
         PL_LEVEL_NAME(pl_gemm_right)(h->view, false, &at, ld, dst);
