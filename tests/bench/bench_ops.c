@@ -1,6 +1,6 @@
 /* bench_ops.c - where the time of a step goes, per kind of op. JSON.
  *
- * Usage: bench_ops [SHAPE] [threads] [none|light|full]
+ * Usage: bench_ops [SHAPE] [threads] [none|light|full] [dtype]
  * Binds a plan as the trainer does and runs its micro-batch and optimizer phases one op at a time,
  * with a clock around each. Ops of one kind and shape are added up; medians over rounds. */
 #include "tests/bench/machine.h"
@@ -14,13 +14,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void open_shape(struct rig *r, const struct shape *s, uint32_t threads, const char *level) {
+static void open_shape(struct rig *r, const struct shape *s, uint32_t threads, const char *level,
+                       const char *dtype) {
     char length[24], batch[24];
     snprintf(length, sizeof length, "%llu", (unsigned long long)s->length);
     snprintf(batch, sizeof batch, "%llu", (unsigned long long)s->batch);
     rig_init(r);
     rig_set(r, "mode", s->mode);
-    rig_set(r, "dtype", "fp32");
+    rig_set(r, "dtype", dtype);
     rig_set(r, "batch_size", batch);
     rig_set(r, "max_seq_length", length);
     rig_set(r, "gradient_checkpointing", level);
@@ -64,11 +65,12 @@ int main(int argc, char **argv) {
     const struct shape *s = shape_find(argc > 1 ? argv[1] : "tiny-full");
     uint32_t threads = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 2;
     const char *level = argc > 3 ? argv[3] : "none";
+    const char *dtype = argc > 4 ? argv[4] : "fp32";
     if (!s || threads == 0) {
-        fprintf(stderr, "usage: bench_ops [SHAPE] [threads] [none|light|full]\n");
+        fprintf(stderr, "usage: bench_ops [SHAPE] [threads] [none|light|full] [dtype]\n");
         return 2;
     }
-    open_shape(&r, s, threads, level);
+    open_shape(&r, s, threads, level, dtype);
     for (int round = -2; round < RIG_ROUNDS; round++) {
         rig_fill_batch(&r);
         run_phase(&r, &costs, PL_PHASE_MICRO, round);
