@@ -58,7 +58,7 @@ static uint16_t narrow(float x) {
     return (uint16_t)(bits >> 16);
 }
 
-/* What the matrix is a window of has numbers around it that would be seen in a result. */
+/* A window of a matrix of infinities, which would be seen in a result. */
 static struct pl_view matrix(uint16_t *p, uint64_t rows, uint64_t cols) {
     const uint64_t ld = cols + draw(0, 3), offset = draw(0, 3);
     ck_assert_uint_le(offset + rows * ld + 2, MOST_ELEMENTS);

@@ -46,7 +46,7 @@ void PL_LEVEL_NAME(pl_tile_multiply)(const struct pl_tile_product *t) {
 
 void PL_LEVEL_NAME(pl_tile_pack)(const struct pl_head_rows *h, uint32_t ld, float *dst) {
     const struct pl_block at = {.side0 = h->col, .side = h->dim, .k0 = h->row, .depth = h->n};
-    PL_LEVEL_NAME(pl_gemm_right)(h->view, true, &at, ld, dst);
+    pl_block_right(h->view, true, &at, ld, dst);
 }
 
 void PL_LEVEL_NAME(pl_tile_turn)(const struct pl_head_rows *h, uint32_t ld, bool pairs,
@@ -55,6 +55,6 @@ void PL_LEVEL_NAME(pl_tile_turn)(const struct pl_head_rows *h, uint32_t ld, bool
     for (uint64_t d = 0; d < h->dim; d += at.depth, dst += at.depth / (pairs ? 2 : 1) * ld) {
         at.k0 = h->col + d;
         at.depth = pl_u64_min(h->dim - d, PL_GEMM_DEPTH);
-        PL_LEVEL_NAME(pl_gemm_right)(h->view, false, &at, ld, dst);
+        pl_block_right(h->view, false, &at, ld, dst);
     }
 }

@@ -130,7 +130,7 @@ static void add_block(const struct product *p, const struct part *t, uint64_t k0
                       const struct scratch *s) {
     const struct pl_gemm *g = p->g;
     const struct pl_block rows = {t->m0, t->rows, k0, depth, p->pairs};
-    const struct pl_left left = PL_LEVEL_NAME(pl_gemm_left)(&g->a, g->trans_a, &rows, s->left);
+    const struct pl_left left = pl_block_left(&g->a, g->trans_a, &rows, s->left);
     struct pl_tile tile = {.rs = left.rs,
                            .ks = left.ks,
                            .k = p->pairs ? pl_u64_div_up(depth, 2) : depth,
@@ -143,7 +143,7 @@ static void add_block(const struct product *p, const struct part *t, uint64_t k0
     while (columns.side > 0) {
         const uint64_t col = columns.side0 - t->n0;
         tile.ldb = pl_u64_round_up(columns.side, PL_LANES);
-        PL_LEVEL_NAME(pl_gemm_right)(&g->b, !g->trans_b, &columns, (uint32_t)tile.ldb, s->right);
+        pl_block_right(&g->b, !g->trans_b, &columns, (uint32_t)tile.ldb, s->right);
         tile.c = p->direct ? pl_at(&g->c, t->m0, t->n0 + col) : s->sums + col;
         columns.side0 += columns.side;
         columns.side = pl_tile_cols(t->cols - col - columns.side);

@@ -59,9 +59,6 @@ static struct pl_left widen_rows(const struct pl_view *a, const struct pl_block 
 
 struct pl_left PL_LEVEL_NAME(pl_gemm_left)(const struct pl_view *a, bool k_first,
                                            const struct pl_block *at, float *panel) {
-#if PL_HAS_PAIRS
-    if (at->pairs) return PL_LEVEL_NAME(pl_pairs_left)(a, k_first, at, panel);
-#endif
     if (k_first) return turn_left(a, at, panel);
     if (pl_left_is_copied(a, k_first, false)) return widen_rows(a, at, panel);
     return (struct pl_left){
@@ -187,12 +184,6 @@ static void turn_rows(const struct pl_view *b, const struct pl_block *at, uint32
 
 void PL_LEVEL_NAME(pl_gemm_right)(const struct pl_view *b, bool k_first, const struct pl_block *at,
                                   uint32_t width, float *panel) {
-#if PL_HAS_PAIRS
-    if (at->pairs) {
-        PL_LEVEL_NAME(pl_pairs_right)(b, k_first, at, width, panel);
-        return;
-    }
-#endif
     if (k_first)
         copy_rows(b, at, width, panel);
     else

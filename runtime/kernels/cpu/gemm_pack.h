@@ -56,6 +56,25 @@ void PL_LEVEL_NAME(pl_pairs_right)(const struct pl_view *b, bool k_first, const 
                                    uint32_t width, float *panel);
 #endif
 
+/* Either of both, as the block asks. */
+static inline struct pl_left pl_block_left(const struct pl_view *a, bool k_first,
+                                           const struct pl_block *at, float *panel) {
+#if PL_HAS_PAIRS
+    if (at->pairs) return PL_LEVEL_NAME(pl_pairs_left)(a, k_first, at, panel);
+#endif
+    return PL_LEVEL_NAME(pl_gemm_left)(a, k_first, at, panel);
+}
+static inline void pl_block_right(const struct pl_view *b, bool k_first, const struct pl_block *at,
+                                  uint32_t width, float *panel) {
+#if PL_HAS_PAIRS
+    if (at->pairs) {
+        PL_LEVEL_NAME(pl_pairs_right)(b, k_first, at, width, panel);
+        return;
+    }
+#endif
+    PL_LEVEL_NAME(pl_gemm_right)(b, k_first, at, width, panel);
+}
+
 /* The source that a panel will be copied from, so that it can be in the second cache by then. */
 struct pl_ahead {
     const char *p;

@@ -4,7 +4,7 @@
 /* Sums are registers only if every loop over them is unrolled. */
 #define UNROLLED _Pragma("GCC unroll 16")
 
-/* What the elements of A and B are. */
+/* The kinds of elements that A and B may have. */
 enum { NUMBERS, PAIRS };
 
 /* rows and vectors are constants wherever this is expanded. The product is rounded before it is
