@@ -13,6 +13,9 @@
 /* The most pairs of a head that a rope can turn. */
 #define PL_ROPE_MAX_PAIRS 256
 
+/* The most experts that a router can choose from. */
+#define PL_ROUTE_MAX_EXPERTS 1024
+
 /* The size of struct pl_facts (call.h) in words of 8 bytes. */
 #define PL_FACTS_WORDS 7
 
@@ -24,7 +27,7 @@ enum pl_accumulate { PL_ACC_WRITE, PL_ACC_ADD, PL_ACC_FIRST_WRITES };
 enum pl_start { PL_START_CONSTANT, PL_START_NORMAL, PL_START_UNIFORM };
 
 struct pl_attr {
-    float alpha;                       /* products */
+    float alpha;                       /* products; SWIGLU_CLAMPED*: factor in the sigmoid */
     enum pl_accumulate accumulate : 8; /* how the output is written */
     bool add_dx : 1;                   /* RMSNORM_BWD */
     bool inverse : 1;                  /* ROPE */
@@ -34,10 +37,13 @@ struct pl_attr {
     bool not_first : 1;                /* COPY_*: not in the first micro-batch of a step */
     bool joins : 1;                    /* may run as one with the op before it, of the same kind */
     bool all_ranks : 1;                /* FOLD */
+    bool softmax_first : 1;            /* ROUTE*: weights are of the softmax over all experts, */
+    bool normalise : 1;                /* and are divided by their sum */
     enum pl_quant quant : 8;           /* DEQUANT4, QUANT4 */
     enum pl_start start : 8;           /* START, QUANT4 */
     uint32_t heads, kv_heads, head_dim, rot_dim;
     uint32_t window;                   /* attention; 0 = all */
+    uint32_t aux_layers;               /* ROUTE_BWD, AUX_LOSS: layers whose routers share stats */
     uint32_t long_from;                /* ROPE: sequences longer than this use table2 */
     uint32_t context;                  /* KV_APPEND, ATTENTION_CACHED: cache rows of a sequence */
     uint32_t columns; /* DEQUANT4: columns of the whole matrix if w is a window of them; 0: w has
@@ -48,6 +54,8 @@ struct pl_attr {
     float dropout;                     /* probability */
     uint32_t site;  /* dropout site, stochastic-rounding stream: unique per use; START: its kind */
     float max_norm; /* CLIP_SCALE */
+    float limit;    /* SWIGLU_CLAMPED*: bound of gate and up */
+    float aux_coef; /* ROUTE*, AUX_LOSS: of the auxiliary loss; 0 = there are no stats */
     uint64_t first_element; /* updates of windows, FOLD, DROPOUT*: the element at which the window
                              * begins; DEQUANT4: the element of the codes at which w begins */
     uint64_t stream; /* START, QUANT4: stream of random values, with the seed and site */

@@ -31,6 +31,7 @@ struct pl_facts {
     float adam_step, adam_root;      /* ADAMW: rate / (1 - beta1^t), 1 / sqrt(1 - beta2^t) */
     float adam8_step, adam8_epsilon; /* ADAMW_8BIT, which scales both by sqrt(1 - beta2^t) */
     uint32_t contributors;
+    float aux_scale; /* as in struct pl_batch */
 };
 
 /* Facts of the micro-batch and the step; filled by the trainer, read by kernels. */
@@ -43,6 +44,7 @@ struct pl_batch {
     float loss_scale;      /* 2^loss_exponent / supervised tokens of the whole step */
     int loss_exponent;     /* of the scale of the loss, and of all gradients by it; CLIP_SCALE takes
                             * it out again */
+    float aux_scale;       /* 2^loss_exponent / micro-batches of the whole step */
     uint64_t seed, step;   /* step counts from 1 */
     uint64_t skipped;      /* steps before it that were no updates */
     double learning_rate, weight_decay, beta1, beta2, epsilon; /* optimizer phase */

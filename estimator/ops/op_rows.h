@@ -175,6 +175,93 @@ PL_OP(GEGLU, geglu, ROWS, ALONE, "m = gelu(gu[:, :F]) * gu[:, F:], gelu as tanh 
 PL_TRAFFIC(GEGLU, 1.25)
 PL_GRADIENT(GEGLU, GEGLU_BWD)
 
+PL_OP(ROUTE, route, ROWS, ALONE,
+      "expert: those of the k largest logits, the lower one first where two are the same; weight = "
+      "softmax over these k, or their part of the softmax over all with attr.softmax_first and "
+      "without attr.normalise. stats, with attr.aux_coef: += the tokens of every expert, += the "
+      "sums over the tokens of the softmax over all",
+      PL_IN(ROUTE, LOGITS, "logits", FLOAT, NEEDED, N, E)
+      PL_IN(ROUTE, STATS, "stats", F64, MAYBE_IN_PLACE, E2, ONE)
+      PL_IN(ROUTE, WS, "ws", U8, SCRATCH, ANY, ONE),
+      PL_OUT(ROUTE, WEIGHT, "weight", F32, NEEDED, N, KE)
+      PL_OUT(ROUTE, EXPERT, "expert", I32, NEEDED, N, KE)
+      PL_OUT(ROUTE, STATS, "stats", F64, MAYBE_IN_PLACE, E2, ONE))
+PL_SCRATCH(ROUTE, pl_ws_route, pl_ws_route)
+PL_GRADIENT(ROUTE, ROUTE_BWD)
+
+PL_OP(ROUTE_BWD, route_bwd, ROWS, ALONE,
+      "the gradient of route; with stats also of the auxiliary loss, of whose f_e and P_e (see "
+      "aux_loss) P_e has one: += attr.aux_coef * E * batch.aux_scale * sum_e f_e dP_e",
+      PL_IN(ROUTE_BWD, LOGITS, "logits", FLOAT, NEEDED, N, E)
+      PL_IN(ROUTE_BWD, WEIGHT, "weight", F32, NEEDED, N, KE)
+      PL_IN(ROUTE_BWD, EXPERT, "expert", I32, NEEDED, N, KE)
+      PL_IN(ROUTE_BWD, DWEIGHT, "dweight", F32, NEEDED, N, KE)
+      PL_IN(ROUTE_BWD, STATS, "stats", F64, OPTIONAL, E2, ONE),
+      PL_OUT(ROUTE_BWD, DLOGITS, "dlogits", FLOAT, NEEDED, N, E))
+
+PL_OP(AUX_LOSS, aux_loss, ROWS, ALONE,
+      "loss[0] += attr.aux_coef * E * sum_e f_e P_e * batch.aux_scale / batch.loss_scale; f_e and "
+      "P_e: counts and sums of route / (attr.aux_layers * batch.n_tokens)",
+      PL_IN(AUX_LOSS, STATS, "stats", F64, NEEDED, E2, ONE)
+      PL_IN(AUX_LOSS, LOSS, "loss", F64, IN_PLACE, TWO, ONE),
+      PL_OUT(AUX_LOSS, LOSS, "loss", F64, IN_PLACE, TWO, ONE))
+PL_GRADIENT(AUX_LOSS, ROUTE_BWD)
+
+PL_OP(EXPERT_ORDER, expert_order, ROWS, ALONE,
+      "sorts the assignments t*k+j by expert[t,j], those of one expert in their order. order: the "
+      "assignment of every sorted row; place: the sorted row of every assignment; offsets: where "
+      "the rows of every expert begin, and the end",
+      PL_IN(EXPERT_ORDER, EXPERT, "expert", I32, NEEDED, N, KE),
+      PL_OUT(EXPERT_ORDER, OFFSETS, "offsets", I32, NEEDED, EXPERT_ENDS, ONE)
+      PL_OUT(EXPERT_ORDER, ORDER, "order", I32, NEEDED, P, ONE)
+      PL_OUT(EXPERT_ORDER, PLACE, "place", I32, NEEDED, P, ONE))
+
+PL_OP(DISPATCH, dispatch, ROWS, ALONE, "xr[r] = x[order[r] / k], k = P/N",
+      PL_IN(DISPATCH, X, "x", FLOAT, NEEDED, N, C)
+      PL_IN(DISPATCH, ORDER, "order", I32, NEEDED, P, ONE),
+      PL_OUT(DISPATCH, XR, "xr", FLOAT, NEEDED, P, C))
+PL_GRADIENT(DISPATCH, DISPATCH_BWD)
+
+PL_OP(DISPATCH_BWD, dispatch_bwd, ROWS, ALONE,
+      "dx[t] (=|+=) sum over j of dxr[place[t*k+j]], in the order of j",
+      PL_IN(DISPATCH_BWD, DXR, "dxr", FLOAT, NEEDED, P, C)
+      PL_IN(DISPATCH_BWD, PLACE, "place", I32, NEEDED, P, ONE)
+      PL_IN(DISPATCH_BWD, DX, "dx", FLOAT, MAYBE_IN_PLACE, N, C),
+      PL_OUT(DISPATCH_BWD, DX, "dx", FLOAT, NEEDED, N, C))
+
+PL_OP(SWIGLU_CLAMPED, swiglu_clamped, ROWS, ALONE,
+      "with gate = min(gu[:, 0::2], attr.limit) and up = gu[:, 1::2] within +-attr.limit: "
+      "m = (up + 1) * gate * sigmoid(attr.alpha * gate)",
+      PL_IN(SWIGLU_CLAMPED, GU, "gu", FLOAT, NEEDED, P, F2),
+      PL_OUT(SWIGLU_CLAMPED, M, "m", FLOAT, NEEDED, P, F))
+PL_TRAFFIC(SWIGLU_CLAMPED, 1.25)
+PL_GRADIENT(SWIGLU_CLAMPED, SWIGLU_CLAMPED_BWD)
+
+PL_OP(SWIGLU_CLAMPED_BWD, swiglu_clamped_bwd, ROWS, ALONE,
+      "gu becomes d gu in place; 0 where a bound was passed",
+      PL_IN(SWIGLU_CLAMPED_BWD, GU, "gu", FLOAT, IN_PLACE, P, F2)
+      PL_IN(SWIGLU_CLAMPED_BWD, DM, "dm", FLOAT, NEEDED, P, F),
+      PL_OUT(SWIGLU_CLAMPED_BWD, GU, "gu", FLOAT, IN_PLACE, P, F2))
+PL_TRAFFIC(SWIGLU_CLAMPED_BWD, 1.25)
+
+PL_OP(COMBINE, combine, ROWS, ALONE,
+      "y[t] = sum over j of weight[t,j] * yr[place[t*k+j]], in the order of j",
+      PL_IN(COMBINE, YR, "yr", FLOAT, NEEDED, P, C)
+      PL_IN(COMBINE, WEIGHT, "weight", F32, NEEDED, N, KE)
+      PL_IN(COMBINE, PLACE, "place", I32, NEEDED, P, ONE),
+      PL_OUT(COMBINE, Y, "y", FLOAT, NEEDED, N, C))
+PL_GRADIENT(COMBINE, COMBINE_BWD)
+
+PL_OP(COMBINE_BWD, combine_bwd, ROWS, ALONE,
+      "for r = place[t*k+j]: dweight[t,j] = the dot product of dy[t] and yr[r]; then yr[r], which "
+      "becomes its gradient, = weight[t,j] * dy[t]",
+      PL_IN(COMBINE_BWD, DY, "dy", FLOAT, NEEDED, N, C)
+      PL_IN(COMBINE_BWD, YR, "yr", FLOAT, IN_PLACE, P, C)
+      PL_IN(COMBINE_BWD, WEIGHT, "weight", F32, NEEDED, N, KE)
+      PL_IN(COMBINE_BWD, PLACE, "place", I32, NEEDED, P, ONE),
+      PL_OUT(COMBINE_BWD, YR, "yr", FLOAT, IN_PLACE, P, C)
+      PL_OUT(COMBINE_BWD, DWEIGHT, "dweight", F32, NEEDED, N, KE))
+
 PL_OP(DROPOUT, dropout, ROWS, ALONE,
       "y = x * keep / (1-p); keep is a function of (seed, step, sample, position, site, column). "
       "Row 0 is the token where attr.first_element is",

@@ -114,9 +114,14 @@ enum pl_operand_use {
     X(R, "R", R, 1, 1, 0)     /* rows of the KV cache */                                           \
     X(S, "S", S, 1, 1, 0)     /* positions of a rope table */                                      \
     X(M, "M", M, 1, 1, 0)     /* trainable tensors */                                              \
+    X(E, "E", E, 1, 1, 0)     /* experts */                                                        \
+    X(KE, "k", KE, 1, 1, 0)   /* experts of a token */                                             \
+    X(P, "P", P, 1, 1, 0)     /* routed rows: N*k */                                               \
     X(PAIRS, "rot/2,2", PAIRS, 1, 1, 0)                                                            \
     X(ELEMENTS, "n", ELEMENTS, 1, 1, 0)                                                            \
     X(ENDS, "B+1", B, 1, 1, 1)                                                                     \
+    X(EXPERT_ENDS, "E+1", E, 1, 1, 1)                                                              \
+    X(E2, "2E", E, 2, 1, 0)                                                                        \
     X(F2, "2F", F, 2, 1, 0)                                                                        \
     X(CODES, "n/2", ELEMENTS, 1, 2, 0)                                                             \
     X(BLOCKS, "n/64", ELEMENTS, 1, 64, 0)                                                          \

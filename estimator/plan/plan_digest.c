@@ -43,6 +43,10 @@ static void add_attr(struct pl_digest *h, const struct pl_attr *a) {
     /* as if these had always been there */
     if (a->unit_offset) add_number(h, a->unit_offset);
     if (a->columns) add_number(h, a->columns);
+    if (a->softmax_first || a->normalise) add_number(h, 2u * a->softmax_first + a->normalise);
+    if (a->limit != 0) add_real(h, a->limit);
+    if (a->aux_coef != 0) add_real(h, a->aux_coef);
+    if (a->aux_layers) add_number(h, a->aux_layers);
 }
 
 static void add_operands(struct pl_digest *h, const struct pl_operand *list, uint32_t n) {

@@ -19,5 +19,6 @@ void pl_facts_fill(const struct pl_batch *b, struct pl_facts *out) {
                              .adam_root = (float)(1.0 / sqrt(left2)),
                              .adam8_step = (float)(rate * sqrt(left2) / left1),
                              .adam8_epsilon = (float)(sqrt(left2) * b->epsilon),
-                             .contributors = b->contributors};
+                             .contributors = b->contributors,
+                             .aux_scale = b->aux_scale};
 }

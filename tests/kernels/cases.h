@@ -13,6 +13,7 @@
     X(cases_norm)                                                                                  \
     X(cases_attention)                                                                             \
     X(cases_cached)                                                                                \
+    X(cases_experts)                                                                               \
     X(cases_loss)                                                                                  \
     X(cases_quant)                                                                                 \
     X(cases_ranks)

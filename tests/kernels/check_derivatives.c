@@ -1,10 +1,11 @@
-/* check_derivatives.c - the reference backward functions of norms, rope, gated units, the loss and
- * attention against central differences of their forward functions.
+/* check_derivatives.c - the reference backward functions of norms, rope, gated units, routers, the
+ * loss and attention against central differences of their forward functions.
  *
  * The loss is a random linear functional of the outputs, so its gradient by an input is the
  * backward function applied to the functional's weights. */
 #include "tests/kernels/harness.h"
 #include "tests/kernels/ref_attention.h"
+#include "tests/kernels/ref_experts.h"
 #include "tests/kernels/ref_norm.h"
 
 #include <check.h>
@@ -98,7 +99,7 @@ START_TEST(turning_back_is_the_derivative_of_rope) {
 }
 END_TEST
 
-/* ---- gated units, cross entropy ---- */
+/* ---- gated units ---- */
 
 struct rows_problem {
     uint64_t rows, cols;
@@ -132,6 +133,57 @@ START_TEST(gated_units_have_their_derivatives) {
 }
 END_TEST
 
+static double clamped_loss(void *ctx) {
+    const struct rows_problem *p = ctx;
+    double m[MOST];
+    ref_clamped(p->rows, p->cols, 0.75, 1.7, p->x, m);
+    return inner(m, p->weights, p->rows * p->cols);
+}
+
+START_TEST(the_clamped_unit_has_its_derivative) {
+    struct rows_problem p = {.rows = 3, .cols = 11};
+    double dgu[MOST];
+    fill_normal(p.x, 2 * p.rows * p.cols, 14);
+    fill_normal(p.weights, p.rows * p.cols, 15);
+    ref_clamped_bwd(p.rows, p.cols, 0.75, 1.7, p.x, p.weights, dgu);
+    check_gradient("swiglu_clamped", clamped_loss, &p, p.x, 2 * p.rows * p.cols, dgu);
+}
+END_TEST
+
+/* ---- routers ---- */
+
+struct router_problem {
+    struct ref_router r;
+    double x[MOST], dweight[MOST], dp[MOST];
+};
+
+static double router_loss(void *ctx) {
+    const struct router_problem *p = ctx;
+    double weight[MOST], choice[MOST], odds[MOST], sum;
+    ref_route(&p->r, weight, choice, odds);
+    sum = inner(weight, p->dweight, p->r.n * p->r.k);
+    for (uint64_t t = 0; t < p->r.n; t++)
+        sum += inner(odds + t * p->r.experts, p->dp, p->r.experts);
+    return sum;
+}
+
+/* softmax_first and normalise are the bits of the loop's number. */
+START_TEST(a_router_has_its_derivative) {
+    struct router_problem p = {
+        .r = {.n = 5, .experts = 9, .k = 3, .softmax_first = _i & 1, .normalise = _i & 2}};
+    double weight[MOST], choice[MOST], odds[MOST], dx[MOST];
+    p.r.logits = p.x;
+    fill_normal(p.x, p.r.n * p.r.experts, 16);
+    fill_normal(p.dweight, p.r.n * p.r.k, 17);
+    fill_normal(p.dp, p.r.experts, 18);
+    ref_route(&p.r, weight, choice, odds);
+    ref_route_bwd(&p.r, weight, choice, p.dweight, p.dp, dx, NULL);
+    check_gradient("route", router_loss, &p, p.x, p.r.n * p.r.experts, dx);
+}
+END_TEST
+
+/* ---- cross entropy ---- */
+
 static double cross_entropy_loss(void *ctx) {
     const struct rows_problem *p = ctx;
     return ref_cross_entropy(p->rows, p->cols, p->x, p->targets) / 16;
@@ -163,11 +215,14 @@ static double attention_loss(void *ctx) {
 
 START_TEST(attention_has_its_derivative) {
     static const uint64_t windows[] = {0, 1, 3, 50};
-    struct attention_problem p = {
-        .offsets = {0, 5, 5, 12},
-        .rows = 12,
-        .a = {
-            .n_seqs = 3, .heads = 4, .kv_heads = 2, .dim = 5, .scale = 0.4, .window = windows[_i]}};
+    struct attention_problem p = {.offsets = {0, 5, 5, 12},
+                                  .rows = 12,
+                                  .a = {.n_seqs = 3,
+                                        .heads = 4,
+                                        .kv_heads = 2,
+                                        .dim = 5,
+                                        .scale = 0.4,
+                                        .window = windows[_i]}};
     const uint64_t nq = p.rows * p.a.heads * p.a.dim, nk = p.rows * p.a.kv_heads * p.a.dim;
     double o[MOST], lse[MOST], dq[MOST], dk[MOST], dv[MOST];
     p.a.offsets = p.offsets, p.a.q = p.q, p.a.k = p.k, p.a.v = p.v;
@@ -192,6 +247,8 @@ int main(void) {
     tcase_add_test(tc, qk_norm_has_its_derivative);
     tcase_add_test(tc, turning_back_is_the_derivative_of_rope);
     tcase_add_test(tc, gated_units_have_their_derivatives);
+    tcase_add_test(tc, the_clamped_unit_has_its_derivative);
+    tcase_add_loop_test(tc, a_router_has_its_derivative, 0, 4);
     tcase_add_test(tc, cross_entropy_has_its_derivative);
     tcase_add_loop_test(tc, attention_has_its_derivative, 0, 4);
     suite_add_tcase(s, tc);

@@ -1,4 +1,5 @@
-/* workspace_attention.c - scratch of attention, and partial sums of norms and of the loss. */
+/* workspace_attention.c - scratch of attention, and partial sums of norms, routers and the loss.
+ */
 #include "estimator/base/checked.h"
 #include "estimator/ops/scratch/workspace_attention.h"
 #include "estimator/ops/scratch/workspace_internal.h"
@@ -34,6 +35,14 @@ uint64_t pl_ws_qk_norm_bwd(const struct pl_traits *t, const struct pl_attr *attr
                            uint64_t cols) {
     (void)t, (void)cols;
     return pl_u64_div_up(rows, PL_PARTIAL_ROWS) * attr->head_dim * sizeof(float);
+}
+
+/* Counts and sums [2E] of each chunk of tokens, where there are stats; the same on a GPU. */
+uint64_t pl_ws_route(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
+                     uint64_t cols) {
+    (void)t;
+    if (attr->aux_coef == 0) return 0;
+    return pl_u64_div_up(rows, PL_PARTIAL_ROWS) * 2 * cols * sizeof(double);
 }
 
 /* The loss of every row. */

@@ -12,7 +12,7 @@
 
 #define PL_ATTENTION_PAD 16 /* columns of a packed head: one 512-bit vector of fp32 */
 
-/* Rows of a norm or a loss that form one partial sum, whatever the number of threads. */
+/* Rows of a norm, a loss or a router that form one partial sum, whatever the number of threads. */
 #define PL_PARTIAL_ROWS 64
 
 static inline uint64_t pl_attention_padded(uint64_t head_dim) {

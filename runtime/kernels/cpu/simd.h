@@ -35,9 +35,11 @@
  * Indices come from the data room, which refused those out of range; a kernel that trusted that
  * would turn a defect elsewhere into a wild read. */
 static inline bool pl_indices_below(const struct pl_view *indices, uint64_t rows) {
-    const int32_t *index = indices->p;
-    for (uint64_t i = 0; i < indices->rows; i++)
-        if (index[i] < 0 || (uint64_t)index[i] >= rows) return false;
+    for (uint64_t i = 0; i < indices->rows; i++) {
+        const int32_t *index = (const int32_t *)indices->p + i * indices->ld;
+        for (uint64_t j = 0; j < indices->cols; j++)
+            if (index[j] < 0 || (uint64_t)index[j] >= rows) return false;
+    }
     return true;
 }
 

@@ -23,15 +23,18 @@
     X(dequant4)                                                                                    \
     X(dropout)                                                                                     \
     X(embed)                                                                                       \
+    X(experts)                                                                                     \
     X(fold)                                                                                        \
     X(gather)                                                                                      \
     X(glu)                                                                                         \
+    X(glu_clamped)                                                                                 \
     X(kv_append)                                                                                   \
     X(linear)                                                                                      \
     X(norms)                                                                                       \
     X(optim)                                                                                       \
     X(quant4)                                                                                      \
     X(rope)                                                                                        \
+    X(route)                                                                                       \
     X(set_rows)                                                                                    \
     X(start)
 
