@@ -126,17 +126,20 @@ PL_OP(ROPE, rope, ROWS, ALONE,
 PL_GRADIENT(ROPE, ROPE)
 
 PL_OP(ATTENTION, attention, ATTENTION, ALONE,
-      "causal, per sequence, attr.window positions back; lse = log-sum-exp of the scaled scores",
+      "causal, per sequence, attr.window positions back; lse = log-sum-exp of the scaled scores. "
+      "sinks: a score of each head that has no value, and stands in the sum of every query",
       PL_IN(ATTENTION, Q, "q", FLOAT, NEEDED, N, HD)
       PL_IN(ATTENTION, K, "k", FLOAT, NEEDED, N, GD)
       PL_IN(ATTENTION, V, "v", FLOAT, NEEDED, N, GD)
       PL_IN(ATTENTION, OFFSETS, "offsets", I32, NEEDED, ENDS, ONE)
-      PL_IN(ATTENTION, WS, "ws", U8, SCRATCH, ANY, ONE),
+      PL_IN(ATTENTION, WS, "ws", U8, SCRATCH, ANY, ONE)
+      PL_IN(ATTENTION, SINKS, "sinks", FLOAT, OPTIONAL, H, ONE),
       PL_OUT(ATTENTION, O, "o", FLOAT, NEEDED, N, HD)
       PL_OUT(ATTENTION, LSE, "lse", F32, NEEDED, N, H))
 PL_FLOPS(ATTENTION, 2, keys_seen)
 PL_SCRATCH(ATTENTION, pl_ws_attention, NULL)
 PL_GRADIENT(ATTENTION, ATTENTION_BWD)
+PL_GRADIENT(ATTENTION, SINK_BWD)
 
 PL_OP(KV_APPEND, kv_append, ROWS, ALONE,
       "keys and values of position pos[i] of sequence s become row s * attr.context + pos[i] of "
@@ -152,13 +155,14 @@ PL_OP(KV_APPEND, kv_append, ROWS, ALONE,
 
 PL_OP(ATTENTION_CACHED, attention_cached, ATTENTION, ALONE,
       "query i of sequence s sees rows s * attr.context + j of the cache, j <= pos[i], attr.window "
-      "positions back; pos as for kv_append",
+      "positions back; pos as for kv_append, sinks as for attention",
       PL_IN(ATTENTION_CACHED, Q, "q", FLOAT, NEEDED, N, HD)
       PL_IN(ATTENTION_CACHED, KC, "kc", FLOAT, NEEDED, R, GD)
       PL_IN(ATTENTION_CACHED, VC, "vc", FLOAT, NEEDED, R, GD)
       PL_IN(ATTENTION_CACHED, POS, "pos", I32, NEEDED, N, ONE)
       PL_IN(ATTENTION_CACHED, OFFSETS, "offsets", I32, NEEDED, ENDS, ONE)
-      PL_IN(ATTENTION_CACHED, WS, "ws", U8, SCRATCH, ANY, ONE),
+      PL_IN(ATTENTION_CACHED, WS, "ws", U8, SCRATCH, ANY, ONE)
+      PL_IN(ATTENTION_CACHED, SINKS, "sinks", FLOAT, OPTIONAL, H, ONE),
       PL_OUT(ATTENTION_CACHED, O, "o", FLOAT, NEEDED, N, HD))
 PL_FLOPS(ATTENTION_CACHED, 2, keys_seen)
 PL_SCRATCH(ATTENTION_CACHED, pl_ws_attention, NULL)
@@ -353,7 +357,8 @@ PL_OP(QK_NORM_BWD, qk_norm_bwd, ROWS, ALONE,
       PL_OUT(QK_NORM_BWD, DW, "dw", FLOAT, MAYBE_IN_PLACE, D, ONE))
 PL_SCRATCH(QK_NORM_BWD, pl_ws_qk_norm_bwd, pl_ws_cuda_qk_norm_bwd)
 
-PL_OP(ATTENTION_BWD, attention_bwd, ATTENTION, ALONE, "the gradient of attention",
+PL_OP(ATTENTION_BWD, attention_bwd, ATTENTION, ALONE,
+      "the gradient of attention; with sinks it is the same, since they are in lse",
       PL_IN(ATTENTION_BWD, Q, "q", FLOAT, NEEDED, N, HD)
       PL_IN(ATTENTION_BWD, K, "k", FLOAT, NEEDED, N, GD)
       PL_IN(ATTENTION_BWD, V, "v", FLOAT, NEEDED, N, GD)
@@ -367,6 +372,18 @@ PL_OP(ATTENTION_BWD, attention_bwd, ATTENTION, ALONE, "the gradient of attention
       PL_OUT(ATTENTION_BWD, DV, "dv", FLOAT, NEEDED, N, GD))
 PL_FLOPS(ATTENTION_BWD, 5, keys_seen)
 PL_SCRATCH(ATTENTION_BWD, pl_ws_attention_bwd, pl_ws_cuda_attention_bwd)
+
+PL_OP(SINK_BWD, sink_bwd, ROWS, ALONE,
+      "dsinks[h] (=|+=) -sum over i of exp(sinks[h] - lse[i,h]) * the dot product of do[i] and "
+      "o[i] in head h",
+      PL_IN(SINK_BWD, O, "o", FLOAT, NEEDED, N, HD)
+      PL_IN(SINK_BWD, DO, "do", FLOAT, NEEDED, N, HD)
+      PL_IN(SINK_BWD, LSE, "lse", F32, NEEDED, N, H)
+      PL_IN(SINK_BWD, SINKS, "sinks", FLOAT, NEEDED, H, ONE)
+      PL_IN(SINK_BWD, WS, "ws", U8, SCRATCH, ANY, ONE)
+      PL_IN(SINK_BWD, DSINKS, "dsinks", FLOAT, IN_PLACE, H, ONE),
+      PL_OUT(SINK_BWD, DSINKS, "dsinks", FLOAT, IN_PLACE, H, ONE))
+PL_SCRATCH(SINK_BWD, pl_ws_sink_bwd, pl_ws_sink_bwd)
 
 PL_OP(SWIGLU_BWD, swiglu_bwd, ROWS, ALONE, "gu becomes d gu in place",
       PL_IN(SWIGLU_BWD, GU, "gu", FLOAT, IN_PLACE, N, F2)

@@ -73,6 +73,9 @@ static void add_all_operands(struct pl_digest *h, const struct pl_op *op) {
         n_in = count_operands(op->in, n_in, PL_CROSS_ENTROPY_WEIGHTS);
         n_out = count_operands(op->out, n_out, PL_CROSS_ENTROPY_OUT_LOGP);
     }
+    if (op->kind == PL_OP_ATTENTION) n_in = count_operands(op->in, n_in, PL_ATTENTION_SINKS);
+    if (op->kind == PL_OP_ATTENTION_CACHED)
+        n_in = count_operands(op->in, n_in, PL_ATTENTION_CACHED_SINKS);
     add_operands(h, op->in, n_in);
     add_operands(h, op->out, n_out);
 }

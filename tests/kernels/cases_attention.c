@@ -79,6 +79,14 @@ static struct ref_attention reference_of(const struct trial *t, uint32_t offsets
                                   .v = t->in[2]->x};
 }
 
+/* In half of the rounds every head has a sink, whose score may be above and below all others. */
+static void draw_sinks(struct trial *t, uint32_t slot, uint32_t heads) {
+    if (draw(t, 0, 1)) return;
+    struct operand *sinks = add_vector_in(t, slot, heads, draw_float(t));
+    for (uint32_t h = 0; h < heads; h++)
+        set_value(sinks, h, 0, 4 * draw_normal(t));
+}
+
 static void build_forward(struct trial *t) {
     const struct shape s = draw_shape(t);
     const uint64_t rows = start(t, &s), q = s.heads * s.dim, kv = s.kv_heads * s.dim;
@@ -90,6 +98,7 @@ static void build_forward(struct trial *t) {
     add_ws(t, 4, rows, q);
     add_out(t, 0, rows, q, draw_float(t));
     add_out(t, 1, rows, s.heads, PL_DTYPE_F32);
+    draw_sinks(t, PL_ATTENTION_SINKS, s.heads);
 }
 
 /* A back-end that multiplies narrow operands on tensor cores rounds what it multiplies them with,
@@ -106,7 +115,8 @@ static void allow_rounded_weights(const struct trial *t, struct operand *o) {
 }
 
 static void reference_forward(struct trial *t) {
-    const struct ref_attention a = reference_of(t, 3);
+    struct ref_attention a = reference_of(t, 3);
+    if (t->in[PL_ATTENTION_SINKS]) a.sinks = t->in[PL_ATTENTION_SINKS]->x;
     struct operand *o = t->out[0], *lse = t->out[1];
     ref_attention(&a, o->want, o->scale, lse->want);
     for (uint64_t i = 0; i < lse->view.rows * lse->view.cols; i++)
@@ -156,10 +166,48 @@ static void reference_backward(struct trial *t) {
         allow_rounded_weights(t, t->out[i]);
 }
 
+static void build_sink_bwd(struct trial *t) {
+    const struct shape s = draw_shape(t);
+    const uint64_t rows = start(t, &s), q = s.heads * s.dim;
+    t->attr.accumulate = (enum pl_accumulate)draw(t, 0, 2);
+    t->batch.first = draw(t, 0, 1);
+    const bool adds = t->attr.accumulate == PL_ACC_ADD ||
+                      (t->attr.accumulate == PL_ACC_FIRST_WRITES && !t->batch.first);
+    add_in(t, PL_SINK_BWD_O, rows, q, draw_float(t));
+    add_in(t, PL_SINK_BWD_DO, rows, q, draw_float(t));
+    struct operand *lse = add_in(t, PL_SINK_BWD_LSE, rows, s.heads, PL_DTYPE_F32);
+    add_vector_in(t, PL_SINK_BWD_SINKS, s.heads, draw_float(t));
+    add_ws(t, PL_SINK_BWD_WS, rows, q);
+    if (adds)
+        also_out(t, add_vector_in(t, PL_SINK_BWD_DSINKS, s.heads, draw_float(t)), 0);
+    else
+        also_in(t, add_vector_out(t, 0, s.heads, draw_float(t)), PL_SINK_BWD_DSINKS);
+    for (uint64_t i = 0; i < rows * s.heads; i++)
+        set_value(lse, i / s.heads, i % s.heads, 3 + fabs(lse->x[i]));
+}
+
+static void reference_sink_bwd(struct trial *t) {
+    struct operand *dsinks = t->out[0];
+    const double offsets[2] = {0, (double)t->in[PL_SINK_BWD_O]->view.rows};
+    const struct ref_attention a = {.n_seqs = 1,
+                                    .heads = t->attr.heads,
+                                    .kv_heads = t->attr.heads,
+                                    .dim = t->attr.head_dim,
+                                    .offsets = offsets,
+                                    .sinks = t->in[PL_SINK_BWD_SINKS]->x};
+    const struct ref_attention_bwd g = {.o = t->in[PL_SINK_BWD_O]->x,
+                                        .lse = t->in[PL_SINK_BWD_LSE]->x,
+                                        .go = t->in[PL_SINK_BWD_DO]->x};
+    for (uint64_t h = 0; h < a.heads; h++)
+        dsinks->scale[h] = fabs(dsinks->want[h]);
+    ref_sink_bwd(&a, &g, dsinks->want, dsinks->scale);
+}
+
 /* A probability carries the absolute error of its score, a sum of up to 256 products of normal
  * numbers over sqrt(256): a few units of 2^-24 times 16. */
 const struct kernel_case cases_attention[] = {
     {"attention", PL_OP_ATTENTION, 40, 5e-6, build_forward, reference_forward},
     {"attention_bwd", PL_OP_ATTENTION_BWD, 40, 5e-6, build_backward, reference_backward},
+    {"sink_bwd", PL_OP_SINK_BWD, 40, 1e-6, build_sink_bwd, reference_sink_bwd},
     {0},
 };

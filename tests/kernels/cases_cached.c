@@ -108,6 +108,10 @@ static void build_attention(struct trial *t) {
     add_places(t, 3, &s, rows);
     add_ws(t, 5, rows, q);
     add_out(t, 0, rows, q, draw_float(t));
+    if (draw(t, 0, 1)) return;
+    struct operand *sinks = add_vector_in(t, PL_ATTENTION_CACHED_SINKS, s.heads, draw_float(t));
+    for (uint32_t h = 0; h < s.heads; h++)
+        set_value(sinks, h, 0, 4 * draw_normal(t));
 }
 
 static double *zeros(uint64_t n) {
@@ -122,7 +126,9 @@ static void reference_piece(struct trial *t, uint64_t s, uint64_t row, uint64_t 
     double *q = zeros(all * q_cols), *o = zeros(all * q_cols), *scale = zeros(all * q_cols);
     double *lse = zeros(all * t->attr.heads), offsets[2] = {0, (double)all};
     memcpy(q + first * q_cols, t->in[0]->x + row * q_cols, n * q_cols * sizeof *q);
+    const struct operand *sinks = t->in[PL_ATTENTION_CACHED_SINKS];
     const struct ref_attention a = {.n_seqs = 1,
+                                    .sinks = sinks ? sinks->x : NULL,
                                     .heads = t->attr.heads,
                                     .kv_heads = t->attr.kv_heads,
                                     .dim = t->attr.head_dim,

@@ -202,7 +202,7 @@ END_TEST
 
 struct attention_problem {
     struct ref_attention a;
-    double offsets[4], q[MOST], k[MOST], v[MOST], weights[MOST];
+    double offsets[4], q[MOST], k[MOST], v[MOST], weights[MOST], sinks[4];
     uint64_t rows;
 };
 
@@ -213,6 +213,7 @@ static double attention_loss(void *ctx) {
     return inner(o, p->weights, p->rows * p->a.heads * p->a.dim);
 }
 
+/* Each window without sinks and with them. */
 START_TEST(attention_has_its_derivative) {
     static const uint64_t windows[] = {0, 1, 3, 50};
     struct attention_problem p = {.offsets = {0, 5, 5, 12},
@@ -222,7 +223,7 @@ START_TEST(attention_has_its_derivative) {
                                         .kv_heads = 2,
                                         .dim = 5,
                                         .scale = 0.4,
-                                        .window = windows[_i]}};
+                                        .window = windows[_i / 2]}};
     const uint64_t nq = p.rows * p.a.heads * p.a.dim, nk = p.rows * p.a.kv_heads * p.a.dim;
     double o[MOST], lse[MOST], dq[MOST], dk[MOST], dv[MOST];
     p.a.offsets = p.offsets, p.a.q = p.q, p.a.k = p.k, p.a.v = p.v;
@@ -230,6 +231,8 @@ START_TEST(attention_has_its_derivative) {
     fill_normal(p.k, nk, 11);
     fill_normal(p.v, nk, 12);
     fill_normal(p.weights, nq, 13);
+    if (_i % 2) p.a.sinks = p.sinks;
+    fill_normal(p.sinks, p.a.heads, 19);
     ref_attention(&p.a, o, NULL, lse);
     const struct ref_attention_bwd g = {
         .o = o, .lse = lse, .go = p.weights, .dq = dq, .dk = dk, .dv = dv};
@@ -237,6 +240,10 @@ START_TEST(attention_has_its_derivative) {
     check_gradient("attention dq", attention_loss, &p, p.q, nq, dq);
     check_gradient("attention dk", attention_loss, &p, p.k, nk, dk);
     check_gradient("attention dv", attention_loss, &p, p.v, nk, dv);
+    if (!p.a.sinks) return;
+    double dsinks[4] = {0};
+    ref_sink_bwd(&p.a, &g, dsinks, NULL);
+    check_gradient("attention dsinks", attention_loss, &p, p.sinks, p.a.heads, dsinks);
 }
 END_TEST
 
@@ -250,7 +257,7 @@ int main(void) {
     tcase_add_test(tc, the_clamped_unit_has_its_derivative);
     tcase_add_loop_test(tc, a_router_has_its_derivative, 0, 4);
     tcase_add_test(tc, cross_entropy_has_its_derivative);
-    tcase_add_loop_test(tc, attention_has_its_derivative, 0, 4);
+    tcase_add_loop_test(tc, attention_has_its_derivative, 0, 8);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

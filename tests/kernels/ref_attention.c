@@ -59,9 +59,10 @@ struct forward {
 static void forward_query(const struct ref_attention *a, const struct query *t, void *ctx) {
     const struct forward *f = ctx;
     double *o = f->o + t->q, *lse = f->lse + t->row * a->heads + t->head;
-    double max = -INFINITY, sum = 0;
+    double max = a->sinks ? a->sinks[t->head] : -INFINITY, sum = 0;
     for (uint64_t j = t->first; j <= t->row; j++)
         max = fmax(max, score(a, t, j));
+    if (a->sinks) sum = exp(a->sinks[t->head] - max);
     for (uint64_t j = t->first; j <= t->row; j++)
         sum += exp(score(a, t, j) - max);
     *lse = max + log(sum);
@@ -115,4 +116,24 @@ void ref_attention_bwd(const struct ref_attention *a, const struct ref_attention
     memset(g->dk, 0, rows * a->kv_heads * a->dim * sizeof(double));
     memset(g->dv, 0, rows * a->kv_heads * a->dim * sizeof(double));
     for_queries(a, backward_query, (void *)(uintptr_t)g);
+}
+
+struct sink_sums {
+    const struct ref_attention_bwd *g;
+    double *sum, *magnitude;
+};
+
+/* The sink's probability times the part of softmax's Jacobian that it has without a value. */
+static void add_sink(const struct ref_attention *a, const struct query *t, void *ctx) {
+    const struct sink_sums *s = ctx;
+    const double *o = s->g->o + t->q, *go = s->g->go + t->q;
+    const double p = exp(a->sinks[t->head] - s->g->lse[t->row * a->heads + t->head]);
+    s->sum[t->head] -= p * dot(go, o, a->dim);
+    if (s->magnitude) s->magnitude[t->head] += p * dot_magnitude(go, o, a->dim);
+}
+
+void ref_sink_bwd(const struct ref_attention *a, const struct ref_attention_bwd *g, double *dsinks,
+                  double *magnitude) {
+    struct sink_sums s = {g, dsinks, magnitude};
+    for_queries(a, add_sink, &s);
 }

@@ -13,6 +13,7 @@ struct ref_attention {
     uint64_t n_seqs, heads, kv_heads, dim, window;
     double scale;
     const double *offsets, *q, *k, *v;
+    const double *sinks; /* [heads]: scores without a value; NULL: none */
 };
 
 void ref_attention(const struct ref_attention *a, double *o, double *o_magnitude, double *lse);
@@ -25,5 +26,8 @@ struct ref_attention_bwd {
     double *dq_magnitude, *dk_magnitude, *dv_magnitude;
 };
 void ref_attention_bwd(const struct ref_attention *a, const struct ref_attention_bwd *g);
+/* The gradient of the sinks, from o, lse and go; added to dsinks[heads]. */
+void ref_sink_bwd(const struct ref_attention *a, const struct ref_attention_bwd *g, double *dsinks,
+                  double *magnitude);
 
 #endif

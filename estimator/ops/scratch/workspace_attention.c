@@ -37,6 +37,13 @@ uint64_t pl_ws_qk_norm_bwd(const struct pl_traits *t, const struct pl_attr *attr
     return pl_u64_div_up(rows, PL_PARTIAL_ROWS) * attr->head_dim * sizeof(float);
 }
 
+/* A sum for each chunk of tokens and head; the same on a GPU. */
+uint64_t pl_ws_sink_bwd(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
+                        uint64_t cols) {
+    (void)t, (void)cols;
+    return pl_u64_div_up(rows, PL_PARTIAL_ROWS) * attr->heads * sizeof(double);
+}
+
 /* Counts and sums [2E] of each chunk of tokens, where there are stats; the same on a GPU. */
 uint64_t pl_ws_route(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
                      uint64_t cols) {

@@ -24,6 +24,8 @@ uint64_t pl_ws_rmsnorm_bwd(const struct pl_traits *t, const struct pl_attr *attr
                            uint64_t cols);
 uint64_t pl_ws_qk_norm_bwd(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
                            uint64_t cols);
+uint64_t pl_ws_sink_bwd(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
+                        uint64_t cols);
 uint64_t pl_ws_route(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
                      uint64_t cols);
 uint64_t pl_ws_cross_entropy(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,

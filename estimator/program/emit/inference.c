@@ -74,8 +74,13 @@ struct pl_val pl_build_cached_attention(struct pl_builder *b, struct pl_attr att
 
     uint32_t o = pl_build_activation(b, "o", PL_ROWS_TOKENS, b->q);
     struct pl_operand ws = pl_build_workspace(b, PL_OP_ATTENTION_CACHED, &attr, b->n, b->q);
-    struct pl_operand in[] = {
-        pl_arg_cols(qk, 0, b->q), cache_of_layer(b, 0), cache_of_layer(b, 1), pos, offsets, ws};
+    struct pl_operand in[] = {pl_arg_cols(qk, 0, b->q),
+                              cache_of_layer(b, 0),
+                              cache_of_layer(b, 1),
+                              pos,
+                              offsets,
+                              ws,
+                              pl_arg_none};
     struct pl_operand out[] = {pl_arg(pl_build_now(b, o))};
     PL_EMIT(b, ATTENTION_CACHED, attr, in, out);
     return pl_build_now(b, o);

@@ -299,8 +299,12 @@ static void run_attention(struct pl_tape *t, const struct pl_step *s, uint32_t m
     const uint32_t id = pl_build_activation(b, o->name, PL_ROWS_TOKENS, b->q);
     const uint32_t sums = add_rstd(b, lse->name, b->m->heads);
     struct pl_operand ws = pl_build_workspace(b, PL_OP_ATTENTION, &attr, b->n, b->q);
-    struct pl_operand in[] = {pl_arg_cols(qk, 0, b->q), pl_arg_cols(qk, b->q, b->k),
-                              pl_arg_cols(qkv, b->q + b->k, b->k), pl_arg(b->in.offsets), ws};
+    struct pl_operand in[] = {pl_arg_cols(qk, 0, b->q),
+                              pl_arg_cols(qk, b->q, b->k),
+                              pl_arg_cols(qkv, b->q + b->k, b->k),
+                              pl_arg(b->in.offsets),
+                              ws,
+                              pl_arg_none};
     struct pl_operand out[] = {now(b, id), now(b, sums)};
     PL_EMIT(b, ATTENTION, attr, in, out);
     o->val = pl_build_now(b, id);

@@ -98,15 +98,16 @@ static inline uint64_t pl_end_key_block(uint64_t q0, uint64_t n) {
 
 /* A tile of at most PL_ATTENTION_QUERIES queries of one head of keys, and the keys it sees: what
  * ATTENTION and ATTENTION_CACHED are made of. The queries are rows q_row, q_row + 1, ... at the
- * positions q0, q0 + 1, ..., or, when `level`, all at position q0. */
+ * positions q0, q0 + 1, ..., or, when `level`, heads head, head + 1, ..., all at position q0. */
 struct pl_attention_walk {
     struct pl_view q, k, v, o, lse; /* lse absent: not wanted */
+    struct pl_view sinks;           /* [H]; absent: none */
     const struct pl_attr *attr;
     float *scratch;               /* of the worker: PL_ATTENTION_FWD_PARTS */
     uint64_t q_row, q_col;        /* of the first query, in q and o */
     uint64_t kv_row, kv_col;      /* of the key at position 0, in k and v */
     uint64_t q0, end;             /* keys [0, end) are there */
-    uint32_t n_queries, head, ld; /* head: column of lse; ld: head size, padded */
+    uint32_t n_queries, head, ld; /* head of the first query; ld: head size, padded */
     bool level;
 };
 void PL_LEVEL_NAME(pl_attention_walk)(const struct pl_attention_walk *w);

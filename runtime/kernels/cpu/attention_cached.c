@@ -151,7 +151,8 @@ static void run_tasks(void *arg, uint64_t task0, uint64_t task1, uint32_t worker
     }
 }
 
-/* in: q[N,H*D] kc[R,G*D] vc[R,G*D] pos[N]i32 offsets[B+1]i32 ws; out: o[N,H*D]. */
+/* in: q[N,H*D] kc[R,G*D] vc[R,G*D] pos[N]i32 offsets[B+1]i32 ws sinks[H]?; out:
+ * o[N,H*D]. */
 pl_err PL_CPU(attention_cached)(struct pl_device *dev, const struct pl_call *c) {
     const struct pl_view *ws = &c->in[PL_ATTENTION_CACHED_WS];
     const uint64_t need =
@@ -160,6 +161,7 @@ pl_err PL_CPU(attention_cached)(struct pl_device *dev, const struct pl_call *c) 
     struct cached a = {.walk = {.q = c->in[PL_ATTENTION_CACHED_Q],
                                 .k = c->in[PL_ATTENTION_CACHED_KC],
                                 .v = c->in[PL_ATTENTION_CACHED_VC],
+                                .sinks = c->in[PL_ATTENTION_CACHED_SINKS],
                                 .o = c->out[PL_ATTENTION_CACHED_OUT_O],
                                 .attr = c->attr,
                                 .scratch = ws->p,
@@ -168,10 +170,11 @@ pl_err PL_CPU(attention_cached)(struct pl_device *dev, const struct pl_call *c) 
                                   .offsets = c->in[PL_ATTENTION_CACHED_OFFSETS],
                                   .n_seqs = c->batch->n_seqs,
                                   .context = c->attr->context}};
-    if (!pl_ws_holds(ws, need) || !are_inside(&a.pieces,
-                                              pl_u64_min(c->in[PL_ATTENTION_CACHED_Q].rows,
-                                                         c->in[PL_ATTENTION_CACHED_POS].rows),
-                                              c->in[PL_ATTENTION_CACHED_KC].rows))
+    if (!pl_ws_holds(ws, need) || (a.walk.sinks.p && a.walk.sinks.rows != c->attr->heads) ||
+        !are_inside(
+            &a.pieces,
+            pl_u64_min(c->in[PL_ATTENTION_CACHED_Q].rows, c->in[PL_ATTENTION_CACHED_POS].rows),
+            c->in[PL_ATTENTION_CACHED_KC].rows))
         return PL_ERR_PLAN_BROKEN;
     a.floats_per_worker = need / sizeof(float) / dev->traits.threads;
     a.blocks = pl_u64_div_up(pl_longest_sequence(&a.pieces.offsets, a.pieces.n_seqs),

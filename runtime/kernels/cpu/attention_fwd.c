@@ -187,16 +187,26 @@ static void finish(const struct task *t) {
     }
 }
 
+/* The maximum and sum of what the queries have seen before any key: nothing, or the sink of their
+ * head, which is a score without a value. */
+static void begin(const struct task *t) {
+    const struct pl_attention_walk *w = t->w;
+    float sink = NO_MAX;
+    for (uint32_t i = 0; i < PL_ATTENTION_QUERIES; i++) {
+        const uint64_t head = w->head + (w->level && i < w->n_queries ? i : 0);
+        if (w->sinks.p) pl_widen(&sink, pl_vector_at(&w->sinks, head), w->sinks.dtype, 1);
+        t->s.max[i] = w->sinks.p ? sink * LOG2_E : NO_MAX;
+        t->s.sum[i] = w->sinks.p ? 1.0f : 0.0f;
+    }
+}
+
 void PL_LEVEL_NAME(pl_attention_walk)(const struct pl_attention_walk *w) {
     const bool pairs = pl_heads_are_paired(&w->q, w->attr->head_dim) &&
                        pl_heads_are_paired(&w->k, w->attr->head_dim);
     const struct task t = {w, carve(w->scratch, w->ld), pl_tile_columns(w->n_queries), pairs};
     const struct pl_head_rows q = {&w->q, w->q_row, w->q_col, w->n_queries, w->attr->head_dim};
     PL_LEVEL_NAME(pl_tile_turn)(&q, t.columns, pairs, t.s.qt);
-    for (uint32_t i = 0; i < PL_ATTENTION_QUERIES; i++) {
-        t.s.max[i] = NO_MAX;
-        t.s.sum[i] = 0.0f;
-    }
+    begin(&t);
     const uint64_t first = pl_first_key_block(w->q0, w->attr->window);
     const uint64_t end = pl_u64_div_up(w->end, PL_ATTENTION_KEYS);
     for (uint64_t b = first; b < end; b++)
@@ -235,7 +245,7 @@ static void run_tasks(void *arg, uint64_t task0, uint64_t task1, uint32_t worker
     }
 }
 
-/* in: q[N,H*D] k[N,G*D] v[N,G*D] offsets[B+1]i32 ws; out: o[N,H*D] lse[N,H]f32. */
+/* in: q[N,H*D] k[N,G*D] v[N,G*D] offsets[B+1]i32 ws sinks[H]?; out: o[N,H*D] lse[N,H]f32. */
 pl_err PL_CPU(attention)(struct pl_device *dev, const struct pl_call *c) {
     const struct pl_view *ws = &c->in[PL_ATTENTION_WS];
     const uint64_t need =
@@ -245,6 +255,7 @@ pl_err PL_CPU(attention)(struct pl_device *dev, const struct pl_call *c) {
         .walk = {.q = c->in[PL_ATTENTION_Q],
                  .k = c->in[PL_ATTENTION_K],
                  .v = c->in[PL_ATTENTION_V],
+                 .sinks = c->in[PL_ATTENTION_SINKS],
                  .o = c->out[PL_ATTENTION_OUT_O],
                  .lse = c->out[PL_ATTENTION_OUT_LSE],
                  .attr = c->attr,
@@ -253,7 +264,8 @@ pl_err PL_CPU(attention)(struct pl_device *dev, const struct pl_call *c) {
         .offsets = c->in[PL_ATTENTION_OFFSETS],
         .n_seqs = c->batch->n_seqs,
     };
-    if (!pl_ws_holds(ws, need)) return PL_ERR_PLAN_BROKEN;
+    if (!pl_ws_holds(ws, need) || (a.walk.sinks.p && a.walk.sinks.rows != c->attr->heads))
+        return PL_ERR_PLAN_BROKEN;
     a.floats_per_worker = need / sizeof(float) / dev->traits.threads;
     const uint64_t longest = pl_longest_sequence(&a.offsets, a.n_seqs);
     pl_cpu_rows(dev, pl_u64_div_up(longest, PL_ATTENTION_QUERIES) * a.n_seqs * c->attr->heads, 1,

@@ -37,6 +37,7 @@ enum {
 
 struct pl_attention {
     pl_mat<pl_either> q, k, v, o, go, dq, dk, dv;
+    pl_mat<pl_either> sinks; /* [H] as a row; p NULL: none; forward */
     float *lse; /* [N,H], lse_ld */
     uint64_t lse_ld;
     float2 *stats; /* [H][N]: lse * log2(e), and delta = sum(do * o); backward */

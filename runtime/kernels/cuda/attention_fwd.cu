@@ -20,7 +20,10 @@
  *
  * Over a cache the queries of a tile stand at positions of their own, and the keys lie in the rows
  * of the cache that their sequence owns. A sequence that brings a single token makes a tile of the
- * query heads that share a head of keys, so that keys and values are read once for all of them. */
+ * query heads that share a head of keys, so that keys and values are read once for all of them.
+ *
+ * Sinks are taken in after the keys: before them they would be spilled on Hopper, and with the last
+ * division on Blackwell. */
 #include "runtime/kernels/cuda/attention.cuh"
 
 #include <math.h>
@@ -96,6 +99,18 @@ static __device__ __forceinline__ bool find_work(const struct pl_attention &a, u
     return !CACHED || place_in_cache(a, head, rows, w);
 }
 
+/* Takes the sink of the head of row i, a score without a value, into what the row has seen; returns
+ * the factor for what was summed with it. One lane of a row holds its exponential. */
+static __device__ __forceinline__ float take_sink(const struct pl_attention &a, uint32_t i,
+                                                  bool is_level, bool holds, struct online *o) {
+    const uint32_t head = blockIdx.x % a.heads + (is_level ? i : 0);
+    const float sink = a.sinks.get(0, head < a.heads ? head : 0) * PL_LOG2_E;
+    float base;
+    const float keep = raise_maximum(o, sink, &base);
+    if (holds) o->sum += pl_ptx_exp2(sink - base);
+    return keep;
+}
+
 /* ---- tensor cores ---- */
 
 /* Queries are `step` positions apart. */
@@ -143,6 +158,24 @@ static __device__ __forceinline__ void soften(float (&s)[M][KEYS / 8][4],
                     sum += s[m][n][i];
                 }
             state[m][half].sum += sum;
+        }
+}
+
+template <int D, int M>
+static __device__ __forceinline__ void take_sinks(const struct pl_attention &a, bool is_level,
+                                                  float (&sums)[M][D / 8][4],
+                                                  struct online (&state)[M][2]) {
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const uint32_t row = (pl_warp() * M + m) * 16 + pl_lane() / 4 + half * 8;
+            const float keep = take_sink(a, row, is_level, pl_lane() % 4 == 0, &state[m][half]);
+#pragma unroll
+            for (int n = 0; n < D / 8; n++) {
+                sums[m][n][2 * half] *= keep;
+                sums[m][n][2 * half + 1] *= keep;
+            }
         }
 }
 
@@ -218,6 +251,7 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
         pl_add_weighted<T, D, M, KEYS>(sums, s, v);
         if (key <= kept->first) break;
     }
+    if (a.sinks.p) take_sinks<D, M>(a, !step, sums, state);
     /* Found again rather than kept: the sums of D = 128 leave no room for it. */
     if (find_work<CACHED>(a, QUERIES, &w)) finish<D, M>(a, w, blockIdx.x % a.heads, sums, state);
 }
@@ -306,10 +340,12 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS)
     }
 #pragma unroll
     for (int r = 0; r < OWN; r++) {
+        const float keep =
+            a.sinks.p ? take_sink(a, pl_warp() * OWN + r, !step, pl_lane() == 0, &state[r]) : 1.0f;
         const float sum = pl_warp_reduce<pl_add>(state[r].sum);
         if (query + r >= t.length) continue;
         const uint64_t row = t.row0 + query + r;
-        pl_plain_store<CHUNKS>(w.o, row, w.col, a.dim, sums[r], 1.0f / sum);
+        pl_plain_store<CHUNKS>(w.o, row, w.col, a.dim, sums[r], keep / sum);
         if (a.lse && pl_lane() == 0)
             a.lse[row * a.lse_ld + blockIdx.x % a.heads] = state[r].max * PL_LN_2 + logf(sum);
     }
@@ -353,7 +389,10 @@ pick_tensor(struct pl_device *dev, const struct pl_call *c, const struct pl_atte
     return takes ? pl_attention_pick(dev, instances, a->dim) : NULL;
 }
 
-static pl_err launch(struct pl_device *dev, const struct pl_call *c, struct pl_attention *a) {
+static pl_err launch(struct pl_device *dev, const struct pl_call *c, const struct pl_view *sinks,
+                     struct pl_attention *a) {
+    if (sinks->p && (sinks->rows != a->heads || !pl_is_float(sinks))) return PL_ERR_PLAN_BROKEN;
+    a->sinks = pl_mat_of<pl_either>(*sinks);
     if (!a->n_tokens || !a->n_seqs) return PL_ERR_OK;
     a->o = pl_mat_of<pl_either>(c->out[PL_ATTENTION_OUT_O]);
     const struct pl_attention_instance *of = pick_tensor(dev, c, a);
@@ -361,16 +400,17 @@ static pl_err launch(struct pl_device *dev, const struct pl_call *c, struct pl_a
     return pl_attention_launch(dev, a, of, a->heads);
 }
 
-/* in: q[N,H*D] k[N,G*D] v[N,G*D] offsets[B+1]i32 ws?; out: o[N,H*D] lse[N,H]f32. */
+/* in: q[N,H*D] k[N,G*D] v[N,G*D] offsets[B+1]i32 ws? sinks[H]?; out: o[N,H*D] lse[N,H]f32. */
 extern "C" pl_err pl_cuda_attention(struct pl_device *dev, const struct pl_call *c) {
     struct pl_attention a = {};
     if (!pl_attention_of(c, &c->out[PL_ATTENTION_OUT_LSE], &c->in[PL_ATTENTION_OFFSETS], &a) ||
         !pl_is_float(&c->out[PL_ATTENTION_OUT_O]))
         return PL_ERR_PLAN_BROKEN;
-    return launch(dev, c, &a);
+    return launch(dev, c, &c->in[PL_ATTENTION_SINKS], &a);
 }
 
-/* in: q[N,H*D] kc[R,G*D] vc[R,G*D] pos[N]i32 offsets[B+1]i32 ws?; out: o[N,H*D]. */
+/* in: q[N,H*D] kc[R,G*D] vc[R,G*D] pos[N]i32 offsets[B+1]i32 ws? sinks[H]?; out:
+ * o[N,H*D]. */
 extern "C" pl_err pl_cuda_attention_cached(struct pl_device *dev, const struct pl_call *c) {
     const struct pl_view *pos = &c->in[PL_ATTENTION_CACHED_POS];
     struct pl_attention a = {};
@@ -384,7 +424,7 @@ extern "C" pl_err pl_cuda_attention_cached(struct pl_device *dev, const struct p
         c->batch->n_seqs * a.context > c->in[PL_ATTENTION_CACHED_KC].rows)
         return PL_ERR_PLAN_BROKEN;
     a.positions = (const int32_t *)pos->p;
-    return launch(dev, c, &a);
+    return launch(dev, c, &c->in[PL_ATTENTION_CACHED_SINKS], &a);
 }
 
 #define TENSOR_KERNELS(T)                                                                          \

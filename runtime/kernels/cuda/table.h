@@ -36,6 +36,7 @@
     X(rope)                                                                                        \
     X(route)                                                                                       \
     X(set_rows)                                                                                    \
+    X(sink_bwd)                                                                                    \
     X(start)
 
 #ifdef __cplusplus
