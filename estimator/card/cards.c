@@ -219,3 +219,9 @@ pl_err pl_card_check_sm(const char *gpu, uint32_t sm, struct pl_diag *d) {
                        "%s has compute capability %u.%u; the kernels need %d.%d (Turing) or later",
                        gpu, sm / 10, sm % 10, PL_CARD_OLDEST_SM / 10, PL_CARD_OLDEST_SM % 10);
 }
+
+/* Tiles of 512 columns take 99 KiB of a block's shared memory; before Ampere it has 64. */
+uint32_t pl_card_head_dim(uint32_t sm) {
+    if (sm == 0) return UINT32_MAX;
+    return sm >= PL_CARD_OLDEST_BF16_SM ? 512 : 256;
+}

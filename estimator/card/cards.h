@@ -184,6 +184,9 @@ uint64_t pl_card_context_doubt(const struct pl_card *c);
 #define PL_CARD_OLDEST_SM 75
 /* The oldest one that they run on in bf16. */
 #define PL_CARD_OLDEST_BF16_SM 80
+/* Returns the most columns of a head that attention has room for on a GPU of this compute
+ * capability; sm 0: on a CPU. */
+uint32_t pl_card_head_dim(uint32_t sm);
 /* NO_DEVICE, with `gpu` as the subject of the sentence, if this one is older. */
 pl_err pl_card_check_sm(const char *gpu, uint32_t sm, struct pl_diag *d);
 

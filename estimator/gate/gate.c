@@ -53,10 +53,15 @@ static pl_err check_kernels(const struct pl_question *q, struct pl_diag *d) {
     const enum pl_key_id key = pl_job_without_kernels(q->job, q->model, &q->traits);
     uint32_t n;
     PL_TRY(pl_card_check_sm(gpu, q->traits.sm, d));
-    pl_job_error(q->job, key, PL_ERR_NO_DEVICE, d,
-                 "`%s: bf16` needs compute capability %d.%d (Ampere) or later, %s has %u.%u",
-                 pl_key_table(&n)[key].key, PL_CARD_OLDEST_BF16_SM / 10,
-                 PL_CARD_OLDEST_BF16_SM % 10, gpu, q->traits.sm / 10, q->traits.sm % 10);
+    if (key == PL_KEY_model)
+        pl_job_error(q->job, key, PL_ERR_NO_DEVICE, d,
+                     "heads of %llu dimensions: attention on %s takes at most %u",
+                     (unsigned long long)q->model->head_dim, gpu, pl_card_head_dim(q->traits.sm));
+    else
+        pl_job_error(q->job, key, PL_ERR_NO_DEVICE, d,
+                     "`%s: bf16` needs compute capability %d.%d (Ampere) or later, %s has %u.%u",
+                     pl_key_table(&n)[key].key, PL_CARD_OLDEST_BF16_SM / 10,
+                     PL_CARD_OLDEST_BF16_SM % 10, gpu, q->traits.sm / 10, q->traits.sm % 10);
     pl_diag_hint(d, "%s", pl_gate_no_kernels_help(q));
     return PL_ERR_NO_DEVICE;
 }
@@ -72,6 +77,7 @@ const char *pl_gate_no_kernels_help(const struct pl_question *q) {
     struct pl_job open = *q->job; /* shallow */
     open.dtype = PL_DTYPE_AUTO;
     if (key == PL_KEY_device) return "no setting helps";
+    if (key == PL_KEY_model) return "`device: cpu` runs it";
     if (key == PL_KEY_adapter_dtype) return "`adapter_dtype: fp32` runs there";
     return pl_job_dtype(&open, q->model, &q->traits) == PL_DTYPE_F16
                ? "`dtype: fp16` runs there, and is what `auto` is"

@@ -254,7 +254,7 @@ enum pl_dtype pl_job_dtype(const struct pl_job *job, const struct pl_model *m,
                            const struct pl_traits *traits);
 /* Returns the key whose value the back-end has no kernels for: one that asks for bf16 on a GPU
  * before PL_CARD_OLDEST_BF16_SM (cards.h), PL_KEY_device on one before PL_CARD_OLDEST_SM;
- * PL_KEY_COUNT: it has them all. */
+ * PL_KEY_model: its heads are too wide for it (cards.h); PL_KEY_COUNT: it has them all. */
 enum pl_key_id pl_job_without_kernels(const struct pl_job *job, const struct pl_model *m,
                                       const struct pl_traits *traits);
 /* base_dtype decided: the type of frozen weights of such a job. Under `auto` it is narrower than

@@ -131,6 +131,36 @@ START_TEST(on_a_gpu_without_kernels_nothing_fits) {
 }
 END_TEST
 
+/* Kernels have room for so wide a head, or the model is named. */
+START_TEST(a_head_too_wide_for_the_gpu_is_refused) {
+    static const struct {
+        uint32_t sm, head_dim;
+        bool runs;
+    } rows[] = {
+        {0, 1024, true}, {75, 256, true}, {75, 264, false}, {80, 512, true}, {90, 520, false}};
+    const struct pl_verdict v = {.kind = PL_VERDICT_NO, .no_kernels = true};
+    const struct pl_budget roomy = card(UINT64_C(1) << 50, 0, 0);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct fixture f;
+        struct pl_diag d = {0};
+        start(&f, "SmolLM2-135M", "lora", 1);
+        f.traits = rows[i].sm ? pl_traits_cuda(rows[i].sm) : pl_traits_cpu(1);
+        f.job.dtype = PL_DTYPE_F32;
+        f.m.head_dim = rows[i].head_dim;
+        ck_assert_int_eq(pl_job_without_kernels(&f.job, &f.m, &f.traits),
+                         rows[i].runs ? PL_KEY_COUNT : PL_KEY_model);
+        struct pl_question q = *PL_ASK(&f.job, &f.m, &f.traits, &roomy, 1);
+        q.card = "a card";
+        if (!rows[i].runs) {
+            ck_assert_int_eq(pl_gate_error(&v, &q, &d), PL_ERR_NO_DEVICE);
+            ck_assert_ptr_nonnull(strstr(d.message, "dimensions: attention on a card takes"));
+            ck_assert_ptr_nonnull(strstr(d.hint, "device: cpu"));
+        }
+        finish(&f);
+    }
+}
+END_TEST
+
 START_TEST(a_tight_verdict_says_what_it_is_inside_of) {
     struct fixture f;
     start(&f, "SmolLM2-135M", "lora", 1);
@@ -641,6 +671,7 @@ int main(void) {
     tcase_set_timeout(tc, 90);
     tcase_add_test(tc, the_verdict_turns_on_single_bytes);
     tcase_add_test(tc, on_a_gpu_without_kernels_nothing_fits);
+    tcase_add_test(tc, a_head_too_wide_for_the_gpu_is_refused);
     tcase_add_test(tc, a_tight_verdict_says_what_it_is_inside_of);
     tcase_add_test(tc, without_a_budget_the_verdict_is_unknown);
     tcase_add_test(tc, the_size_gate_counts_exactly_and_only_for_full);

@@ -29,6 +29,7 @@ static struct shape draw_shape(struct trial *t) {
         {2, 1, 250, 0, 70, 1, {64}, {2}},
         {4, 2, 256, 20, 64, 2, {0, 63}, {64, 1}},
         {3, 3, 80, 500, 600, 1, {599}, {1}},
+        {4, 2, 512, 30, 70, 2, {0, 50}, {65, 1}},
     };
     static const uint32_t dims[] = {1, 8, 16, 24, 32, 64, 96, 128}, windows[] = {0, 1, 8, 100};
     if (t->round / 2 < sizeof edges / sizeof *edges) return edges[t->round / 2];

@@ -4,8 +4,8 @@
  * Two kinds of kernel exist. Tensor kernels ("FlashAttention-2", Dao 2023, arXiv 2307.08691) want
  * every matrix they multiply in one type T of 16 bits that the GPU multiplies, at addresses and
  * strides of whole 16 bytes, and a head size that is a multiple of 8. Plain kernels take any mixture
- * of storage, any window and any head size up to 256, and multiply in fp32; parity runs and odd
- * shapes go there. Of each kind there are instances for the head sizes, and more for GPUs whose
+ * of storage, any window and any head size up to 512, and multiply in fp32; parity runs, odd shapes
+ * and heads of more than 256 go there. Of each kind there are instances for the head sizes, and more for GPUs whose
  * blocks have less shared memory.
  *   A1  a block owns its outputs: nothing is added through memory, so every order of blocks gives
  *       the same bits
@@ -29,7 +29,7 @@
 #define PL_LN_2   0.69314718055994530942f
 
 enum {
-    PL_ATTENTION_MAX_DIM = 256,
+    PL_ATTENTION_MAX_DIM = 512,
     PL_TENSOR_WARPS = 4,
     PL_TENSOR_THREADS = PL_TENSOR_WARPS * PL_WARP,
     PL_PLAIN_TILE = 32 /* rows of the walked side of a plain tile: one a lane */

@@ -444,17 +444,20 @@ static __global__ void __launch_bounds__(N_WARPS *PL_WARP)
             N_WARPS *PL_WARP, plain_queries<CHUNKS, N_WARPS>::BYTES                                \
     }
 
-/* The second of a head size is for the 64 KiB of Turing. */
+/* The second of a head size is for the 64 KiB of Turing, which has none for 512. */
 static const struct pl_attention_instance dkv_plain[] = {KEYS_PLAIN(1, 4, false),
                                                          KEYS_PLAIN(2, 4, false),
                                                          KEYS_PLAIN(4, 4, false),
                                                          KEYS_PLAIN(4, 2, false),
                                                          KEYS_PLAIN(8, 2, false),
                                                          KEYS_PLAIN(8, 2, true),
+                                                         KEYS_PLAIN(16, 2, true),
                                                          {}};
 static const struct pl_attention_instance dq_plain[] = {QUERIES_PLAIN(1, 4), QUERIES_PLAIN(2, 4),
                                                         QUERIES_PLAIN(4, 4), QUERIES_PLAIN(8, 4),
-                                                        QUERIES_PLAIN(8, 2), {}};
+                                                        QUERIES_PLAIN(8, 2),
+                                                        QUERIES_PLAIN(16, 2),
+                                                        {}};
 
 /* ---- the op ---- */
 
@@ -572,4 +575,6 @@ PL_CUDA_PRELOAD(attention_bwd) = {PL_FORM_KERNELS(stats),
                                   PL_CUDA_KERNEL(queries_plain<4, 4>),
                                   PL_CUDA_KERNEL(queries_plain<8, 4>),
                                   PL_CUDA_KERNEL(queries_plain<8, 2>),
+                                  PL_CUDA_KERNEL(keys_plain<16, 2, true>),
+                                  PL_CUDA_KERNEL(queries_plain<16, 2>),
                                   NULL};

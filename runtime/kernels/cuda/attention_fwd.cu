@@ -360,10 +360,11 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS)
                 sizeof(float)                                                                      \
     }
 
+/* At D = 512 a block takes 99 KiB, which Turing does not have. */
 static const struct pl_attention_instance plain[] = {
-    PLAIN(1, false), PLAIN(2, false), PLAIN(4, false), PLAIN(8, false), {}};
+    PLAIN(1, false), PLAIN(2, false), PLAIN(4, false), PLAIN(8, false), PLAIN(16, false), {}};
 static const struct pl_attention_instance cached_plain[] = {
-    PLAIN(1, true), PLAIN(2, true), PLAIN(4, true), PLAIN(8, true), {}};
+    PLAIN(1, true), PLAIN(2, true), PLAIN(4, true), PLAIN(8, true), PLAIN(16, true), {}};
 
 static const struct pl_attention_instance *instances_of(enum pl_dtype t, bool is_cached) {
 #define OF_TYPE(T)                                                                                 \
@@ -441,7 +442,8 @@ extern "C" pl_err pl_cuda_attention_cached(struct pl_device *dev, const struct p
         PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 256, 1, 32, true>),
 #define PLAIN_KERNELS(CACHED)                                                                      \
     PL_CUDA_KERNEL(forward_plain<1, CACHED>), PL_CUDA_KERNEL(forward_plain<2, CACHED>),            \
-        PL_CUDA_KERNEL(forward_plain<4, CACHED>), PL_CUDA_KERNEL(forward_plain<8, CACHED>)
+        PL_CUDA_KERNEL(forward_plain<4, CACHED>), PL_CUDA_KERNEL(forward_plain<8, CACHED>),        \
+        PL_CUDA_KERNEL(forward_plain<16, CACHED>)
 
 PL_CUDA_PRELOAD(attention_fwd) = {PL_NARROW_MAP(TENSOR_KERNELS) PLAIN_KERNELS(false),
                                   PLAIN_KERNELS(true), NULL};
