@@ -65,6 +65,11 @@ struct pl_attr {
     uint32_t piece_row0, piece_rows; /* SPREAD; rows 0: all */
     uint32_t rank;                   /* FOLD: the rank whose part is a tensor of its own */
     int64_t padding_idx; /* EMBED_BWD: the id whose row gets no gradient; -1 = none */
+    uint32_t first_expert, expert_rows; /* GROUPED_*: the expert that W begins with, and rows of W
+                                         * (elements of db) that each has */
+    uint32_t matrices;                  /* DEQUANT4: matrices that lie one after another; 0 = 1 */
+    uint64_t matrix_elements; /* DEQUANT4 of several: elements of each, whatever the window, */
+    uint64_t matrix_stride;   /* and rows of w from the first of one to the first of the next */
 };
 
 #endif

@@ -75,7 +75,10 @@ PL_OP(RENORM, renorm, ROWS, ALONE, "y = x * rstd * w with a kept rstd",
 PL_OP(DEQUANT4, dequant4, DEQUANT, ALONE,
       "w = table[code] * absmax of its block. The rows of w lie one after another in the codes, "
       "from attr.first_element on; or attr.columns apart, where w has some columns of a matrix of "
-      "so many. absmax: one a block of 64; with absmax8 one for every 256 blocks, and the offset",
+      "so many. absmax: one a block of 64; with absmax8 one for every 256 blocks, and the offset. "
+      "attr.matrices of attr.matrix_elements: the codes of each, absmax8 and absmax, which its "
+      "offset then follows, come after those of the one before; the same rows and columns of each "
+      "go to rows of w that are attr.matrix_stride apart, and rows between them stay as they are",
       PL_IN(DEQUANT4, CODES, "codes", U8, NEEDED, ANY, ONE)
       PL_IN(DEQUANT4, ABSMAX, "absmax", F32, NEEDED, ANY, ONE)
       PL_IN(DEQUANT4, ABSMAX8, "absmax8", U8, OPTIONAL, ANY, ONE)
@@ -105,6 +108,23 @@ PL_SCRATCH(LINEAR, NULL, pl_ws_cuda_product)
 PL_GRADIENT(LINEAR, LINEAR_DX)
 PL_GRADIENT(LINEAR, LINEAR_DW)
 PL_GRADIENT(LINEAR, BIAS_GRAD)
+
+PL_OP(GROUPED_LINEAR, grouped_linear, PRODUCT, ALONE,
+      "y (=|+=) alpha * x W_e^T + bias_e for the rows of every expert e, which are offsets[e] up "
+      "to offsets[e+1]. In all grouped ops the matrices are those of the experts from "
+      "attr.first_expert on, O = attr.expert_rows rows for each; nothing is read or written of the "
+      "rows of other experts",
+      PL_IN(GROUPED_LINEAR, X, "x", FLOAT, NEEDED, P, K)
+      PL_IN(GROUPED_LINEAR, W, "W", FLOAT, NEEDED, EO, K)
+      PL_IN(GROUPED_LINEAR, OFFSETS, "offsets", I32, NEEDED, EXPERT_ENDS, ONE)
+      PL_IN(GROUPED_LINEAR, BIAS, "bias", FLOAT, OPTIONAL, EO, ONE)
+      PL_IN(GROUPED_LINEAR, WS, "ws", U8, SCRATCH, ANY, ONE)
+      PL_IN(GROUPED_LINEAR, Y, "y", FLOAT, MAYBE_IN_PLACE, P, O),
+      PL_OUT(GROUPED_LINEAR, Y, "y", FLOAT, NEEDED, P, O))
+PL_FLOPS(GROUPED_LINEAR, 2, rows_of_expert)
+PL_GRADIENT(GROUPED_LINEAR, GROUPED_LINEAR_DX)
+PL_GRADIENT(GROUPED_LINEAR, GROUPED_LINEAR_DW)
+PL_GRADIENT(GROUPED_LINEAR, GROUPED_BIAS_GRAD)
 
 PL_OP(QK_NORM, qk_norm, ROWS, ALONE,
       "per head h: rstd[i,h] = 1/sqrt(mean(x^2)+eps); y = x * rstd * w; heads = cols / D",
@@ -322,6 +342,39 @@ PL_OP(LINEAR_DW, linear_dw, PRODUCT, ALONE, "dW (=|+=) alpha * dy^T x",
       PL_OUT(LINEAR_DW, DW, "dW", FLOAT, IN_PLACE, O, K))
 PL_FLOPS(LINEAR_DW, 2, cols_of_second)
 PL_SCRATCH(LINEAR_DW, NULL, pl_ws_cuda_product)
+
+PL_OP(GROUPED_LINEAR_DX, grouped_linear_dx, PRODUCT, ALONE,
+      "dx (=|+=) alpha * dy W_e + bias_e for the rows of every expert; the product of a model "
+      "whose files hold matrices [in,out], with W^T for W",
+      PL_IN(GROUPED_LINEAR_DX, DY, "dy", FLOAT, NEEDED, P, O)
+      PL_IN(GROUPED_LINEAR_DX, W, "W", FLOAT, NEEDED, EO, K)
+      PL_IN(GROUPED_LINEAR_DX, OFFSETS, "offsets", I32, NEEDED, EXPERT_ENDS, ONE)
+      PL_IN(GROUPED_LINEAR_DX, BIAS, "bias", FLOAT, OPTIONAL, EK, ONE)
+      PL_IN(GROUPED_LINEAR_DX, WS, "ws", U8, SCRATCH, ANY, ONE)
+      PL_IN(GROUPED_LINEAR_DX, DX, "dx", FLOAT, MAYBE_IN_PLACE, P, K),
+      PL_OUT(GROUPED_LINEAR_DX, DX, "dx", FLOAT, NEEDED, P, K))
+PL_FLOPS(GROUPED_LINEAR_DX, 2, cols_of_expert)
+PL_GRADIENT(GROUPED_LINEAR_DX, GROUPED_LINEAR)
+PL_GRADIENT(GROUPED_LINEAR_DX, GROUPED_LINEAR_DW)
+PL_GRADIENT(GROUPED_LINEAR_DX, GROUPED_BIAS_GRAD)
+
+PL_OP(GROUPED_LINEAR_DW, grouped_linear_dw, PRODUCT, ALONE,
+      "dW_e (=|+=) alpha * dy^T x over the rows of every expert; without rows 0 where it is "
+      "written",
+      PL_IN(GROUPED_LINEAR_DW, DY, "dy", FLOAT, NEEDED, P, O)
+      PL_IN(GROUPED_LINEAR_DW, X, "x", FLOAT, NEEDED, P, K)
+      PL_IN(GROUPED_LINEAR_DW, OFFSETS, "offsets", I32, NEEDED, EXPERT_ENDS, ONE)
+      PL_IN(GROUPED_LINEAR_DW, WS, "ws", U8, SCRATCH, ANY, ONE)
+      PL_IN(GROUPED_LINEAR_DW, DW, "dW", FLOAT, IN_PLACE, EO, K),
+      PL_OUT(GROUPED_LINEAR_DW, DW, "dW", FLOAT, IN_PLACE, EO, K))
+PL_FLOPS(GROUPED_LINEAR_DW, 2, cols_of_expert)
+
+PL_OP(GROUPED_BIAS_GRAD, grouped_bias_grad, ROWS, ALONE,
+      "db_e (=|+=) sum of dy over the rows of every expert",
+      PL_IN(GROUPED_BIAS_GRAD, DY, "dy", FLOAT, NEEDED, P, O)
+      PL_IN(GROUPED_BIAS_GRAD, OFFSETS, "offsets", I32, NEEDED, EXPERT_ENDS, ONE)
+      PL_IN(GROUPED_BIAS_GRAD, DB, "db", FLOAT, IN_PLACE, EO, ONE),
+      PL_OUT(GROUPED_BIAS_GRAD, DB, "db", FLOAT, IN_PLACE, EO, ONE))
 
 PL_OP(BIAS_GRAD, bias_grad, ROWS, ALONE, "db (=|+=) sum over rows of dy",
       PL_IN(BIAS_GRAD, DY, "dy", FLOAT, NEEDED, N, O)

@@ -117,6 +117,8 @@ enum pl_operand_use {
     X(E, "E", E, 1, 1, 0)     /* experts */                                                        \
     X(KE, "k", KE, 1, 1, 0)   /* experts of a token */                                             \
     X(P, "P", P, 1, 1, 0)     /* routed rows: N*k */                                               \
+    X(EO, "E*O", EO, 1, 1, 0) /* rows of the matrices of experts: some of them, or all */          \
+    X(EK, "E*K", EK, 1, 1, 0)                                                                      \
     X(PAIRS, "rot/2,2", PAIRS, 1, 1, 0)                                                            \
     X(ELEMENTS, "n", ELEMENTS, 1, 1, 0)                                                            \
     X(ENDS, "B+1", B, 1, 1, 1)                                                                     \

@@ -148,6 +148,29 @@ static double cols_of_second(const struct pl_program *p, const struct pl_op *op,
     return cols_of(p, &op->in[1]);
 }
 
+/* The part of all experts that a grouped op computes, whose matrices are operand w. Rows are taken
+ * to be spread evenly. */
+static double part_of_experts(const struct pl_program *p, const struct pl_op *op,
+                              const struct pl_operand *w, const struct pl_load *load) {
+    const double all = rows_of(p, &op->in[PL_GROUPED_LINEAR_OFFSETS], load) - 1;
+    const double here = rows_of(p, w, load) / (double)op->attr.expert_rows;
+    return all > 0 ? here / all : 0;
+}
+
+static double rows_of_expert(const struct pl_program *p, const struct pl_op *op,
+                             const struct pl_load *load) {
+    return (double)op->attr.expert_rows * part_of_experts(p, op, &op->in[1], load);
+}
+
+/* The second operand of GROUPED_LINEAR_DX is W, and that of GROUPED_LINEAR_DW has as many columns.
+ */
+static double cols_of_expert(const struct pl_program *p, const struct pl_op *op,
+                             const struct pl_load *load) {
+    const struct pl_operand *w =
+        op->kind == PL_OP_GROUPED_LINEAR_DW ? &op->out[PL_GROUPED_LINEAR_DW_OUT_DW] : &op->in[1];
+    return cols_of(p, &op->in[1]) * part_of_experts(p, op, w, load);
+}
+
 static double keys_seen(const struct pl_program *p, const struct pl_op *op,
                         const struct pl_load *load) {
     (void)p;

@@ -52,28 +52,61 @@ static inline bool pl_nest4_is_sound(const struct pl_call *c) {
            pl_quant_elements(&c->out[PL_NEST4_OUT_NESTED]) >= nests;
 }
 
-/* The place of w among the elements of the codes. */
+/* The place of w among the elements of the codes; of several matrices, that of each among its own.
+ */
 struct pl_quant_window {
+    uint64_t rows;  /* of w that a matrix has */
     uint64_t first; /* element */
     uint64_t skip;  /* elements after each row of w that it does not have */
     uint64_t end;   /* past the last element */
 };
 
+/* From one matrix to the next: bytes of codes, absmax, absmax8, rows of w. */
+struct pl_quant_stride {
+    uint64_t codes, absmax, absmax8, rows;
+};
+
+static inline uint64_t pl_quant_matrices(const struct pl_call *c) {
+    return c->attr->matrices ? c->attr->matrices : 1;
+}
+
+static inline struct pl_quant_stride pl_quant_stride_of(const struct pl_call *c) {
+    const uint64_t n = c->attr->matrix_elements, blocks = pl_quant_blocks(n);
+    const bool nested = c->in[PL_DEQUANT4_ABSMAX8].p != 0;
+    struct pl_quant_stride s = {pl_quant_codes_bytes(n), nested ? pl_quant_nests(n) + 1 : blocks,
+                                nested ? blocks : 0, c->attr->matrix_stride};
+    return s;
+}
+
 static inline struct pl_quant_window pl_quant_window_of(const struct pl_call *c) {
     const struct pl_view *w = &c->out[PL_DEQUANT4_OUT_W];
+    const uint64_t before = (pl_quant_matrices(c) - 1) * c->attr->matrix_stride;
+    const uint64_t rows = w->rows > before ? w->rows - before : 0;
     const uint64_t first = c->attr->first_element;
     const uint64_t skip = c->attr->columns > w->cols ? c->attr->columns - w->cols : 0;
-    const uint64_t skipped = w->rows ? (w->rows - 1) * skip : 0;
-    struct pl_quant_window at = {first, skip, first + pl_quant_elements(w) + skipped};
+    const uint64_t skipped = rows ? (rows - 1) * skip : 0;
+    struct pl_quant_window at = {rows, first, skip, first + rows * w->cols + skipped};
     return at;
 }
 
-/* A window begins where a block does, and so does each row of one of some columns. */
+/* A window begins where a block does, and so does each row of one of some columns. Matrices do not
+ * overlap in w, and each has the window. */
 static inline bool pl_quant_window_is_sound(const struct pl_call *c) {
     const uint64_t columns = c->attr->columns, cols = c->out[PL_DEQUANT4_OUT_W].cols;
+    const struct pl_quant_window at = pl_quant_window_of(c);
     if (c->attr->first_element % PL_QUANT_BLOCK) return false;
+    if (c->attr->matrices &&
+        ((c->attr->matrices > 1 && (at.rows == 0 || at.rows > c->attr->matrix_stride)) ||
+         at.end > c->attr->matrix_elements))
+        return false;
     return !columns ||
            (columns >= cols && columns % PL_QUANT_BLOCK == 0 && cols % PL_QUANT_BLOCK == 0);
+}
+
+/* The offset of nested absmax: an operand, or after the nests of the first of several matrices. */
+static inline const float *pl_quant_offset_of(const struct pl_call *c) {
+    if (!c->attr->matrices) return (const float *)c->in[PL_DEQUANT4_OFFSET].p;
+    return (const float *)c->in[PL_DEQUANT4_ABSMAX].p + pl_quant_nests(c->attr->matrix_elements);
 }
 
 /* in: codes[..]u8, absmax[..]f32, absmax8?[..]u8, offset?[1]f32; out: w[O,K]. */
@@ -82,10 +115,16 @@ static inline bool pl_dequant4_is_sound(const struct pl_call *c) {
     if (!pl_quant_window_is_sound(c)) return false;
     const uint64_t n = pl_quant_window_of(c).end, blocks = pl_quant_blocks(n);
     const uint64_t scales = absmax8->p ? pl_quant_nests(n) : blocks;
+    const uint64_t before = pl_quant_matrices(c) - 1;
+    const struct pl_quant_stride s = pl_quant_stride_of(c);
+    /* The offset of the last matrix is past its last nest. */
+    const uint64_t last = absmax8->p && c->attr->matrices ? s.absmax : scales;
     return c->attr->quant < PL_QUANT_COUNT && pl_quant_is_run(w) &&
-           pl_quant_elements(&c->in[PL_DEQUANT4_CODES]) >= pl_quant_codes_bytes(n) &&
-           pl_quant_elements(&c->in[PL_DEQUANT4_ABSMAX]) >= scales &&
-           (!absmax8->p || (pl_quant_elements(absmax8) >= blocks && c->in[PL_DEQUANT4_OFFSET].p));
+           pl_quant_elements(&c->in[PL_DEQUANT4_CODES]) >=
+               before * s.codes + pl_quant_codes_bytes(n) &&
+           pl_quant_elements(&c->in[PL_DEQUANT4_ABSMAX]) >= before * s.absmax + last &&
+           (!absmax8->p || (pl_quant_elements(absmax8) >= before * s.absmax8 + blocks &&
+                            (c->attr->matrices || c->in[PL_DEQUANT4_OFFSET].p)));
 }
 
 /* Rows of a matrix that codes are, by id. */

@@ -7,6 +7,7 @@
 
 #define KERNEL_CASE_FILES(X)                                                                       \
     X(cases_linear)                                                                                \
+    X(cases_grouped)                                                                               \
     X(cases_copy)                                                                                  \
     X(cases_rows)                                                                                  \
     X(cases_optim)                                                                                 \

@@ -249,7 +249,7 @@ void also_in(struct trial *t, struct operand *o, uint32_t in_slot) {
 }
 
 static bool is_product(enum pl_op_kind kind) {
-    return kind == PL_OP_LINEAR || kind == PL_OP_LINEAR_DX || kind == PL_OP_LINEAR_DW;
+    return pl_op_rows[kind].cost == PL_COST_PRODUCT;
 }
 
 static struct pl_product_matrix matrix_of(const struct operand *o) {

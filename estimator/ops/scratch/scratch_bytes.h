@@ -27,9 +27,10 @@ struct pl_product_matrix {
     uint64_t rows, cols;
     enum pl_dtype dtype;
 };
-/* pl_op_workspace_bytes() for LINEAR, LINEAR_DX and LINEAR_DW, whose scratch also depends on the
- * types of both inputs and of the output (m[0], m[1], m[2]): a matrix that the library of a
- * back-end cannot multiply as it is stored gets a converted copy there. */
+/* pl_op_workspace_bytes() for the ops of class PRODUCT: LINEAR, LINEAR_DX and LINEAR_DW, and the
+ * grouped ones. Their scratch also depends on the types of the first two inputs and of the output
+ * (m[0], m[1], m[2]): a matrix that a back-end cannot multiply as it is stored gets a converted
+ * copy there. That of grouped products holds for any split of the rows among the experts. */
 uint64_t pl_product_workspace_bytes(const struct pl_traits *t, enum pl_op_kind kind,
                                     const struct pl_attr *attr,
                                     const struct pl_product_matrix m[3]);

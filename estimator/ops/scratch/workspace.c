@@ -30,14 +30,21 @@ uint64_t pl_op_workspace_bytes(const struct pl_traits *t, enum pl_op_kind kind,
     return rule ? rule(t, attr, rows, cols) : 0;
 }
 
-/* One set of blocks per worker. */
+static bool is_grouped(enum pl_op_kind kind) {
+    return kind == PL_OP_GROUPED_LINEAR || kind == PL_OP_GROUPED_LINEAR_DX ||
+           kind == PL_OP_GROUPED_LINEAR_DW;
+}
+
+/* One set of blocks per worker. Of a grouped product as if one expert had all rows: the room grows
+ * with them. */
 static uint64_t ws_product(const struct pl_traits *t, enum pl_op_kind kind,
-                           const struct pl_product_matrix m[3]) {
-    struct pl_gemm_shape s = {.m = m[2].rows,
+                           const struct pl_attr *attr, const struct pl_product_matrix m[3]) {
+    const bool dw = kind == PL_OP_LINEAR_DW || kind == PL_OP_GROUPED_LINEAR_DW;
+    struct pl_gemm_shape s = {.m = dw && is_grouped(kind) ? attr->expert_rows : m[2].rows,
                               .n = m[2].cols,
-                              .k = kind == PL_OP_LINEAR_DW ? m[0].rows : m[0].cols,
-                              .trans_a = kind == PL_OP_LINEAR_DW,
-                              .trans_b = kind == PL_OP_LINEAR,
+                              .k = dw ? m[0].rows : m[0].cols,
+                              .trans_a = dw,
+                              .trans_b = kind == PL_OP_LINEAR || kind == PL_OP_GROUPED_LINEAR,
                               .a_fp32 = m[0].dtype == PL_DTYPE_F32,
                               .b_fp32 = m[1].dtype == PL_DTYPE_F32,
                               .c_fp32 = m[2].dtype == PL_DTYPE_F32};
@@ -48,6 +55,6 @@ static uint64_t ws_product(const struct pl_traits *t, enum pl_op_kind kind,
 uint64_t pl_product_workspace_bytes(const struct pl_traits *t, enum pl_op_kind kind,
                                     const struct pl_attr *attr,
                                     const struct pl_product_matrix m[3]) {
-    if (t->backend != PL_BACKEND_CUDA) return ws_product(t, kind, m);
+    if (t->backend != PL_BACKEND_CUDA) return ws_product(t, kind, attr, m);
     return pl_op_workspace_bytes(t, kind, attr, m[0].rows, m[0].cols) + pl_ws_cuda_narrowed(m, 2);
 }

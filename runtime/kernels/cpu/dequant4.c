@@ -16,12 +16,13 @@
 
 struct dequant {
     const uint8_t *codes;
-    const float *absmax;    /* of blocks, or of nests where there is absmax8 */
-    const uint8_t *absmax8; /* NULL = not nested */
-    float offset;
+    const float *absmax;      /* of blocks, or of nests where there is absmax8 */
+    const uint8_t *absmax8;   /* NULL = not nested */
+    const float *offset;      /* of nested absmax */
     const float *table, *map; /* map: of absmax8 */
-    struct pl_view w;         /* [O,K], one run of elements */
+    struct pl_view w;         /* [O,K], one run of elements; of several matrices, the first's */
     uint64_t first, skip;     /* blocks: before w, and after each row of it */
+    struct pl_quant_stride stride;
 };
 
 /* ---- a block: 16 values as the matrix stores them, and 64 codes ---- */
@@ -156,7 +157,7 @@ static void pick_some(const struct values *v, uint64_t k, enum pl_dtype t, const
 static const float *block_absmax(const struct dequant *d, uint64_t first, uint64_t end,
                                  float buf[PL_QUANT_NEST]) {
     if (!d->absmax8) return d->absmax + first;
-    pl_quant_unnest_by(d->map, d->absmax8 + first, d->absmax + first / PL_QUANT_NEST, d->offset,
+    pl_quant_unnest_by(d->map, d->absmax8 + first, d->absmax + first / PL_QUANT_NEST, *d->offset,
                        end - first, buf);
     return buf;
 }
@@ -186,10 +187,8 @@ static void dequantise_run(const struct dequant *d, uint64_t from, uint64_t to, 
     }
 }
 
-static void dequantise_blocks(void *arg, uint64_t first, uint64_t end, uint32_t worker) {
-    const struct dequant *d = arg;
+static void dequantise_blocks(const struct dequant *d, uint64_t first, uint64_t end) {
     const uint64_t in_row = d->w.cols / BLOCK;
-    (void)worker;
     for (uint64_t to = first, n; to < end; to += n) {
         const uint64_t row = d->skip ? to / in_row : 0;
         const uint64_t from = d->first + to + row * d->skip;
@@ -199,24 +198,47 @@ static void dequantise_blocks(void *arg, uint64_t first, uint64_t end, uint32_t 
     }
 }
 
+static struct dequant matrix_of(const struct dequant *first, uint64_t number) {
+    struct dequant d = *first;
+    d.codes += number * d.stride.codes;
+    d.absmax += number * d.stride.absmax;
+    d.w.p = pl_at(&first->w, number * d.stride.rows, 0);
+    if (!d.absmax8) return d;
+    d.absmax8 += number * d.stride.absmax8;
+    d.offset += number * d.stride.absmax;
+    return d;
+}
+
+/* Blocks [first, end) of all matrices, one after another. */
+static void dequantise_matrices(void *arg, uint64_t first, uint64_t end, uint32_t worker) {
+    const struct dequant *all = arg;
+    const uint64_t each = pl_quant_blocks(pl_quant_elements(&all->w));
+    (void)worker;
+    for (uint64_t b = first, n; b < end; b += n) {
+        const struct dequant d = matrix_of(all, b / each);
+        n = pl_u64_min(end - b, each - b % each);
+        dequantise_blocks(&d, b % each, b % each + n);
+    }
+}
+
 /* in: codes[..]u8, absmax[..]f32, absmax8?[..]u8, offset?[1]f32; out: w[O,K]. */
 pl_err PL_CPU(dequant4)(struct pl_device *dev, const struct pl_call *c) {
-    const uint64_t blocks = pl_quant_blocks(pl_quant_elements(&c->out[PL_DEQUANT4_OUT_W]));
     const struct pl_quant_window at = pl_quant_window_of(c);
     float map[PL_QUANT_MAP_SIZE];
     struct dequant d = {.codes = c->in[PL_DEQUANT4_CODES].p,
                         .absmax = c->in[PL_DEQUANT4_ABSMAX].p,
                         .absmax8 = c->in[PL_DEQUANT4_ABSMAX8].p,
+                        .offset = pl_quant_offset_of(c),
                         .table = pl_quant_table(c->attr->quant),
                         .map = map,
                         .w = c->out[PL_DEQUANT4_OUT_W],
                         .first = at.first / BLOCK,
-                        .skip = at.skip / BLOCK};
+                        .skip = at.skip / BLOCK,
+                        .stride = pl_quant_stride_of(c)};
     if (!pl_dequant4_is_sound(c)) return PL_ERR_PLAN_BROKEN;
-    if (d.absmax8) {
-        pl_quant_map_values(true, map);
-        d.offset = *(const float *)c->in[PL_DEQUANT4_OFFSET].p;
-    }
-    pl_cpu_rows(dev, blocks, PL_QUANT_NEST, dequantise_blocks, &d);
+    if (d.absmax8) pl_quant_map_values(true, map);
+    d.w.rows = at.rows;
+    pl_cpu_rows(dev, pl_quant_matrices(c) * pl_quant_blocks(pl_quant_elements(&d.w)), PL_QUANT_NEST,
+                dequantise_matrices, &d);
     return PL_ERR_OK;
 }

@@ -43,6 +43,13 @@ static inline bool pl_indices_below(const struct pl_view *indices, uint64_t rows
     return true;
 }
 
+/* True if n runs of rows, each from its end to the next, follow each other within `rows`. */
+static inline bool pl_ends_are_ordered(const int32_t *ends, uint64_t n, uint64_t rows) {
+    for (uint64_t i = 0; i < n; i++)
+        if (ends[i] > ends[i + 1]) return false;
+    return ends[0] >= 0 && (uint64_t)ends[n] <= rows;
+}
+
 /* ---- bits of fp32 ---- */
 
 static inline uint32_t pl_f32_bits(float x) {

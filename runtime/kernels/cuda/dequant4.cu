@@ -12,8 +12,9 @@
 
 namespace {
 
-#define BLOCK 256
-#define PACKS 4 /* of a thread */
+#define BLOCK      256
+#define PACKS      4 /* of a thread */
+#define GRID_Y_MAX 65535
 
 struct tables {
     float value[PL_QUANT_LEVELS];
@@ -30,8 +31,29 @@ template <typename T> struct dequant {
     uint64_t first, skip;   /* bytes of codes: before w, and after each row of it */
     uint64_t row;           /* bytes of codes that a row has */
     uint64_t end;           /* of all codes that w is among */
-    struct tables tables;
+    uint64_t apart;         /* elements of w from one matrix to the next */
+    struct pl_quant_stride stride;
 };
+
+template <typename T> __device__ __forceinline__ void move(pl_mat<T> *w, uint64_t elements) {
+    w->p += elements;
+}
+__device__ __forceinline__ void move(pl_mat<pl_either> *w, uint64_t elements) {
+    w->p = (char *)w->p + elements * pl_bytes_as(w->dtype);
+}
+
+/* The matrix of this number: t is the first. */
+template <typename T>
+__device__ __forceinline__ dequant<T> matrix_of(const dequant<T> &t, uint32_t number) {
+    dequant<T> m = t;
+    m.codes += number * t.stride.codes;
+    m.absmax += number * t.stride.absmax;
+    move(&m.w, number * t.apart);
+    if (!t.absmax8) return m;
+    m.absmax8 += number * t.stride.absmax8;
+    m.offset += number * t.stride.absmax;
+    return m;
+}
 
 /* BYTES bytes of codes from byte `at` on; those past the end count as 0. */
 template <int BYTES>
@@ -80,9 +102,10 @@ __device__ __forceinline__ uint64_t place_of(const dequant<T> &t, uint64_t at) {
 }
 
 template <typename T, int BYTES>
-__global__ void __launch_bounds__(BLOCK) dequantise(const dequant<T> t) {
+__global__ void __launch_bounds__(BLOCK) dequantise(const dequant<T> all, const tables tables) {
     PL_SHARED(float, value); /* the 16 values, and the map */
-    const float *map = share_tables(t.tables, value);
+    const float *map = share_tables(tables, value);
+    const dequant<T> t = matrix_of(all, blockIdx.y);
     const uint64_t first = ((uint64_t)blockIdx.x * PACKS * BLOCK + threadIdx.x) * BYTES;
     uint32_t codes[PACKS];
     float absmax[PACKS];
@@ -122,7 +145,7 @@ template <typename T, int BYTES> pl_err launch(const struct dequant_call *d, cud
     dequant<T> t = {(const uint8_t *)d->c->in[PL_DEQUANT4_CODES].p,
                     (const float *)d->c->in[PL_DEQUANT4_ABSMAX].p,
                     (const uint8_t *)d->c->in[PL_DEQUANT4_ABSMAX8].p,
-                    (const float *)d->c->in[PL_DEQUANT4_OFFSET].p,
+                    pl_quant_offset_of(d->c),
                     pl_mat_of<T>(d->w),
                     d->n,
                     pl_quant_codes_bytes(d->n),
@@ -130,13 +153,16 @@ template <typename T, int BYTES> pl_err launch(const struct dequant_call *d, cud
                     d->at.skip / 2,
                     d->c->out[PL_DEQUANT4_OUT_W].cols / 2,
                     pl_quant_codes_bytes(d->at.end),
-                    {}};
+                    d->c->attr->matrix_stride * d->c->out[PL_DEQUANT4_OUT_W].cols,
+                    pl_quant_stride_of(d->c)};
     const uint64_t blocks = pl_u64_div_up(t.bytes, BLOCK * PACKS * BYTES);
-    if (blocks > PL_GRID_MAX) return PL_ERR_PLAN_BROKEN;
-    fill_tables(d->c->attr->quant, &t.tables);
+    const uint64_t matrices = pl_quant_matrices(d->c);
+    tables values;
+    if (blocks > PL_GRID_MAX || matrices > GRID_Y_MAX) return PL_ERR_PLAN_BROKEN;
+    fill_tables(d->c->attr->quant, &values);
     if (blocks)
-        PL_LAUNCH((dequantise<T, BYTES>), dim3((unsigned)blocks), dim3(BLOCK), sizeof t.tables,
-                  stream, t);
+        PL_LAUNCH((dequantise<T, BYTES>), dim3((unsigned)blocks, (unsigned)matrices), dim3(BLOCK),
+                  sizeof values, stream, t, values);
     return pl_cuda_launched();
 }
 
@@ -181,13 +207,16 @@ __global__ void __launch_bounds__(BLOCK) embed4_rows(const embed4 e) {
 extern "C" pl_err pl_cuda_dequant4(struct pl_device *dev, const struct pl_call *c) {
     static pl_err (*const by_form[PL_FORMS])(const struct dequant_call *, cudaStream_t) = {
         PL_FLOAT_LIST(INSTANCE, launch) launch<pl_either, 1>};
-    struct dequant_call d = {c, c->out[PL_DEQUANT4_OUT_W], pl_quant_window_of(c),
-                             pl_quant_elements(&c->out[PL_DEQUANT4_OUT_W])};
+    struct dequant_call d = {c, c->out[PL_DEQUANT4_OUT_W], pl_quant_window_of(c), 0};
     if (!pl_dequant4_is_sound(c)) return PL_ERR_PLAN_BROKEN;
+    d.n = d.at.rows * d.w.cols;
+    const uint64_t apart = c->attr->matrix_stride * d.w.cols * pl_dtype_bytes(d.w.dtype);
     d.w.rows = 1;
     d.w.cols = d.w.ld = d.n;
     const struct pl_view *const views[] = {&d.w};
-    const bool in_words = (uintptr_t)c->in[PL_DEQUANT4_CODES].p % 4 == 0;
+    const bool each_alike =
+        c->attr->matrices <= 1 || (apart % 16 == 0 && c->attr->matrix_elements % 8 == 0);
+    const bool in_words = (uintptr_t)c->in[PL_DEQUANT4_CODES].p % 4 == 0 && each_alike;
     const int form = in_words ? pl_form_of(views, 1) : PL_FORM_EITHER;
     return by_form[form](&d, pl_cuda_of(dev)->stream);
 }

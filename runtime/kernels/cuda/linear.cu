@@ -1,5 +1,6 @@
 /* linear.cu - LINEAR, LINEAR_DX, LINEAR_DW: which operand of a product is which, narrow copies of
  * fp32 inputs where another operand is narrow, and sums of no terms, which no library does. */
+#include "runtime/kernels/cuda/narrow.h"
 #include "runtime/kernels/cuda/pairs.cuh"
 #include "runtime/kernels/cuda/products.h"
 #include "runtime/kernels/cuda/set_rows.h"
@@ -33,14 +34,6 @@ static void launch_convert(struct pl_rows_shape s, cudaStream_t stream, const st
 
 /* ---- a product of any storage ---- */
 
-static struct pl_product_matrix matrix_of(const struct pl_view *v) {
-    struct pl_product_matrix m;
-    m.rows = v->rows;
-    m.cols = v->cols;
-    m.dtype = v->dtype;
-    return m;
-}
-
 /* A copy of v as `dtype` at `to`, rows close together. v becomes the copy. */
 static pl_err narrow(struct pl_device *dev, struct pl_view *v, enum pl_dtype dtype, void *to) {
     static void (*const launch[PL_PAIRS])(struct pl_rows_shape, cudaStream_t,
@@ -56,15 +49,13 @@ static pl_err narrow(struct pl_device *dev, struct pl_view *v, enum pl_dtype dty
     return pl_cuda_launched();
 }
 
-/* g->ws is the whole workspace: cuBLASLt's part, then the copies. */
-static pl_err narrow_inputs(struct pl_device *dev, struct pl_product *g,
-                            const struct pl_product_matrix m[3]) {
-    char *copies = (char *)g->ws + g->ws_bytes;
-    struct pl_view *const inputs[] = {&g->a, &g->b};
+extern "C" pl_err pl_cuda_narrow_inputs(struct pl_device *dev, struct pl_view *a, struct pl_view *b,
+                                        const struct pl_product_matrix m[3], void *copies) {
+    struct pl_view *const inputs[] = {a, b};
     for (uint32_t i = 0; i < 2; i++)
         if (pl_ws_cuda_narrows(m, i))
             PL_TRY(narrow(dev, inputs[i], pl_ws_cuda_product_type(m),
-                          copies + pl_ws_cuda_narrowed(m, i)));
+                          (char *)copies + pl_ws_cuda_narrowed(m, i)));
     return PL_ERR_OK;
 }
 
@@ -77,7 +68,8 @@ static bool are_floats(const struct pl_product *g) {
 /* The epilogue of cuBLASLt takes a bias of the output's type, which is what the builder emits. */
 static pl_err multiply(struct pl_device *dev, const struct pl_call *c, enum pl_op_kind kind,
                        const struct pl_view *ws, struct pl_product *g) {
-    const struct pl_product_matrix m[3] = {matrix_of(&g->a), matrix_of(&g->b), matrix_of(&g->c)};
+    const struct pl_product_matrix m[3] = {pl_cuda_matrix_of(&g->a), pl_cuda_matrix_of(&g->b),
+                                           pl_cuda_matrix_of(&g->c)};
     const uint64_t k = g->trans_a ? g->a.rows : g->a.cols;
     g->adds = pl_call_adds(c);
     g->alpha = c->attr->alpha;
@@ -88,7 +80,7 @@ static pl_err multiply(struct pl_device *dev, const struct pl_call *c, enum pl_o
         return PL_ERR_PLAN_BROKEN;
     g->ws = ws->p;
     g->ws_bytes = pl_ws_cuda_product(&dev->traits, c->attr, m[0].rows, m[0].cols);
-    PL_TRY(narrow_inputs(dev, g, m));
+    PL_TRY(pl_cuda_narrow_inputs(dev, &g->a, &g->b, m, (char *)g->ws + g->ws_bytes));
     struct pl_cuda *cuda = pl_cuda_of(dev);
     const pl_err err = pl_products_run(cuda, g);
     if (err != PL_ERR_OK) dev->failure = pl_products_failure(cuda->products);

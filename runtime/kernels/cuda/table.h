@@ -28,6 +28,7 @@
     X(gather)                                                                                      \
     X(glu)                                                                                         \
     X(glu_clamped)                                                                                 \
+    X(grouped)                                                                                     \
     X(kv_append)                                                                                   \
     X(linear)                                                                                      \
     X(norms)                                                                                       \
