@@ -46,18 +46,33 @@ static uint64_t in_codes(const struct trial *t, uint64_t i, uint64_t cols) {
     return t->attr.first_element + i / cols * columns + i % cols;
 }
 
+/* Several matrices in every third round after the edges; each has some rows after the window, and
+ * w has some between those of two. */
+static uint64_t draw_matrices(struct trial *t, struct shape s, uint64_t n) {
+    const uint64_t after = s.cols * draw(t, 0, 3), between = draw(t, 0, 2);
+    const uint64_t matrices = draw(t, 1, 5);
+    if (t->round < 10 || t->round % 3) return 1;
+    t->attr.matrices = (uint32_t)matrices;
+    t->attr.matrix_elements = n + after;
+    t->attr.matrix_stride = s.rows + between;
+    return matrices;
+}
+
 static void build_dequant(struct trial *t, bool nested) {
     const struct shape s = draw_window(t);
     const uint64_t n = s.rows ? in_codes(t, s.rows * s.cols - 1, s.cols) + 1 : 0;
-    const uint64_t blocks = pl_quant_blocks(n);
+    const uint64_t matrices = draw_matrices(t, s, n), rows = (matrices - 1) * t->attr.matrix_stride;
+    const uint64_t each = t->attr.matrices ? t->attr.matrix_elements : n;
+    const uint64_t blocks = pl_quant_blocks(each);
+    const uint64_t nests = pl_quant_nests(each) + (t->attr.matrices ? 1 : 0);
     t->attr.quant = t->round / 2 % 2 ? PL_QUANT_FP4 : PL_QUANT_NF4;
-    add_bytes(t, 0, pl_quant_codes_bytes(n));
-    add_run_in(t, 1, nested ? pl_quant_nests(n) : blocks, 1, PL_DTYPE_F32);
+    add_bytes(t, 0, matrices * pl_quant_codes_bytes(each));
+    add_run_in(t, 1, matrices * (nested ? nests : blocks), 1, PL_DTYPE_F32);
     if (nested) {
-        add_bytes(t, 2, blocks);
-        add_run_in(t, 3, 1, 1, PL_DTYPE_F32);
+        add_bytes(t, 2, matrices * blocks);
+        if (!t->attr.matrices) add_run_in(t, 3, 1, 1, PL_DTYPE_F32);
     }
-    add_run_out(t, 0, s.rows, s.cols, draw_float(t));
+    add_run_out(t, 0, rows + s.rows, s.cols, draw_float(t));
 }
 
 static void build_dequant_single(struct trial *t) {
@@ -67,10 +82,15 @@ static void build_dequant_double(struct trial *t) {
     build_dequant(t, true);
 }
 
-/* Element i of codes, absmax, absmax8 and offset, the first of which is operand `first`. */
-static double element_of(const struct trial *t, uint32_t first, uint64_t i, double *scale) {
-    const double *codes = t->in[first]->x, *absmax = t->in[first + 1]->x;
+/* Element i of codes, absmax, absmax8 and offset, the first of which is operand `first`, of the
+ * matrix of this number. */
+static double element_of(const struct trial *t, uint32_t first, uint64_t number, uint64_t i,
+                         double *scale) {
+    const uint64_t each = t->attr.matrix_elements, nests = pl_quant_nests(each);
     const struct operand *absmax8 = t->in[first + 2];
+    const double *codes = t->in[first]->x + number * pl_quant_codes_bytes(each);
+    const double *absmax =
+        t->in[first + 1]->x + number * (absmax8 ? nests + 1 : pl_quant_blocks(each));
     const uint64_t b = i / 64;
     const int both = (int)codes[i / 2], code = i % 2 ? both % 16 : both / 16;
     const double value = pl_quant_table(t->attr.quant)[code];
@@ -80,16 +100,23 @@ static double element_of(const struct trial *t, uint32_t first, uint64_t i, doub
         return value * absmax[b];
     }
     pl_quant_map_values(true, map);
-    const double own = (double)map[(int)absmax8->x[b]] * absmax[b / 256];
-    const double offset = t->in[first + 3]->x[0];
+    const int code8 = (int)absmax8->x[number * pl_quant_blocks(each) + b];
+    const double own = (double)map[code8] * absmax[b / 256];
+    const double offset = t->attr.matrices ? absmax[nests] : t->in[first + 3]->x[0];
     *scale = fabs(value) * (fabs(own) + fabs(offset));
     return value * (own + offset);
 }
 
 static void reference_dequant(struct trial *t) {
     const struct operand *w = t->out[0];
-    for (uint64_t i = 0; i < w->view.rows * w->view.cols; i++)
-        w->want[i] = element_of(t, 0, in_codes(t, i, w->view.cols), &w->scale[i]);
+    const uint64_t cols = w->view.cols, matrices = t->attr.matrices ? t->attr.matrices : 1;
+    const uint64_t apart = t->attr.matrix_stride * cols;
+    const uint64_t each = w->view.rows * cols - (matrices - 1) * apart;
+    for (uint64_t i = 0; i < w->view.rows * cols; i++) {
+        const uint64_t number = matrices > 1 ? i / apart : 0, at = i - number * apart;
+        w->want[i] =
+            at < each ? element_of(t, 0, number, in_codes(t, at, cols), &w->scale[i]) : NAN;
+    }
 }
 
 /* ---- EMBED4 ---- */
@@ -130,7 +157,8 @@ static void reference_embed4(struct trial *t) {
     const double factor = t->attr.scale > 0 ? (double)t->attr.scale : 1;
     for (uint64_t i = 0; i < x->view.rows * x->view.cols; i++) {
         const uint64_t id = (uint64_t)t->in[0]->x[i / x->view.cols];
-        x->want[i] = factor * element_of(t, 1, id * x->view.cols + i % x->view.cols, &x->scale[i]);
+        x->want[i] =
+            factor * element_of(t, 1, 0, id * x->view.cols + i % x->view.cols, &x->scale[i]);
         x->scale[i] *= factor;
         if (x->view.dtype == PL_DTYPE_F16) /* a subnormal number is rounded before it is scaled */
             x->scale[i] += factor * 0x1p-25 / t->test->tolerance;
@@ -305,8 +333,8 @@ static void reference_8bit(struct trial *t) {
 }
 
 const struct kernel_case cases_quant[] = {
-    {"dequant4", PL_OP_DEQUANT4, 24, 1.5e-7, build_dequant_single, reference_dequant},
-    {"dequant4, nested", PL_OP_DEQUANT4, 24, 2e-7, build_dequant_double, reference_dequant},
+    {"dequant4", PL_OP_DEQUANT4, 40, 1.5e-7, build_dequant_single, reference_dequant},
+    {"dequant4, nested", PL_OP_DEQUANT4, 40, 2e-7, build_dequant_double, reference_dequant},
     {"embed4", PL_OP_EMBED4, 24, 1.5e-7, build_embed4_single, reference_embed4},
     {"embed4, nested", PL_OP_EMBED4, 24, 2e-7, build_embed4_double, reference_embed4},
     {"adamw_8bit, fp32", PL_OP_ADAMW_8BIT, 24, 5e-7, build_8bit_fp32, reference_8bit},
