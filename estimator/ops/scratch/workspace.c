@@ -35,8 +35,8 @@ static bool is_grouped(enum pl_op_kind kind) {
            kind == PL_OP_GROUPED_LINEAR_DW;
 }
 
-/* One set of blocks per worker. Of a grouped product as if one expert had all rows: the room grows
- * with them. */
+/* One set of blocks per worker. Of a grouped product as if one expert had all rows, since the room
+ * grows with them. */
 static uint64_t ws_product(const struct pl_traits *t, enum pl_op_kind kind,
                            const struct pl_attr *attr, const struct pl_product_matrix m[3]) {
     const bool dw = kind == PL_OP_LINEAR_DW || kind == PL_OP_GROUPED_LINEAR_DW;
@@ -48,6 +48,11 @@ static uint64_t ws_product(const struct pl_traits *t, enum pl_op_kind kind,
                               .a_fp32 = m[0].dtype == PL_DTYPE_F32,
                               .b_fp32 = m[1].dtype == PL_DTYPE_F32,
                               .c_fp32 = m[2].dtype == PL_DTYPE_F32};
+    if (is_grouped(kind)) {
+        const uint64_t of_experts = dw ? m[2].rows : m[1].rows;
+        const uint64_t experts = attr->expert_rows ? of_experts / attr->expert_rows : 0;
+        return pl_grouped_list_bytes(experts) + t->threads * pl_gemm_part_bytes(&s);
+    }
     const struct pl_gemm_room room = pl_gemm_room(&s);
     return pl_u64_max(t->threads * pl_gemm_worker_bytes(&room), pl_few_rows_bytes(&s));
 }

@@ -73,4 +73,17 @@ static inline uint64_t pl_gemm_worker_bytes(const struct pl_gemm_room *r) {
     return sizeof(float) * (r->left + r->right + r->sums);
 }
 
+/* Returns the bytes of a worker for a part of any product of this shape or of a smaller one. */
+static inline uint64_t pl_gemm_part_bytes(const struct pl_gemm_shape *s) {
+    const struct pl_gemm_room room = pl_gemm_room(s);
+    const uint64_t most = pl_u64_max(pl_gemm_worker_bytes(&room), pl_few_rows_bytes(s));
+    return pl_u64_round_up(most, PL_GEMM_LINE * sizeof(float));
+}
+
+/* Returns the bytes of the list of tasks of a grouped product: the first task of every expert, and
+ * the end. */
+static inline uint64_t pl_grouped_list_bytes(uint64_t experts) {
+    return pl_u64_round_up((experts + 1) * sizeof(uint32_t), PL_GEMM_LINE * sizeof(float));
+}
+
 #endif

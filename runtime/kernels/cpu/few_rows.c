@@ -255,7 +255,7 @@ static void lay_out(const struct pl_gemm *g, uint64_t row, uint64_t n, float *ds
     }
 }
 
-void PL_LEVEL_NAME(pl_cpu_few_rows)(struct pl_device *dev, const struct pl_gemm *g) {
+static struct few_rows begin(const struct pl_gemm *g) {
     struct few_rows f = {
         .g = g, .x = g->a.p, .ldx = g->a.ld, .m = g->c.rows, .n = g->c.cols, .k = g->a.cols};
     if (!is_laid_out(g)) {
@@ -264,6 +264,16 @@ void PL_LEVEL_NAME(pl_cpu_few_rows)(struct pl_device *dev, const struct pl_gemm 
         for (uint64_t i = 0; i < f.m; i++)
             lay_out(g, i, f.ldx, (float *)g->ws.p + i * f.ldx);
     }
+    return f;
+}
+
+void PL_LEVEL_NAME(pl_cpu_few_rows_part)(const struct pl_gemm *g, uint64_t col0, uint64_t col1) {
+    struct few_rows f = begin(g);
+    multiply_columns(&f, col0, col1, 0);
+}
+
+void PL_LEVEL_NAME(pl_cpu_few_rows)(struct pl_device *dev, const struct pl_gemm *g) {
+    struct few_rows f = begin(g);
     const uint64_t wide = TASK_BYTES / (f.k * pl_float_bytes(g->b.dtype)) / W_ROWS * W_ROWS;
     pl_cpu_rows(dev, f.n, pl_u64_max(wide, W_ROWS), multiply_columns, &f);
 }

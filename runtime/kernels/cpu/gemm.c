@@ -260,17 +260,42 @@ static struct pl_gemm_room room_of(const struct pl_gemm *g, uint64_t k) {
     return pl_gemm_room(&s);
 }
 
+/* C has elements and there are terms to sum. *transpose: place for the product of the transpose. */
+static struct product plan(const struct pl_gemm *g, uint32_t threads, struct pl_gemm *transpose) {
+    struct product p = {.g = g, .turned = is_turned(g)};
+    *transpose = turn(g);
+    if (p.turned) p.g = transpose;
+    p.m = p.turned ? g->c.cols : g->c.rows;
+    p.n = p.turned ? g->c.rows : g->c.cols;
+    p.k = g->trans_a ? g->a.rows : g->a.cols;
+    p.room = room_of(g, p.k);
+    p.direct = goes_to_c(&p);
+    p.pairs = PL_HAS_PAIRS && g->a.dtype == PL_DTYPE_BF16 && g->b.dtype == PL_DTYPE_BF16;
+    const struct limits limits = limits_of(&p);
+    p.depth = depth_of(p.k, p.pairs);
+    split(&p, &limits, p.m * p.n < SERIAL_PRODUCT / (p.k + 1) ? 1 : threads);
+    p.parts_n = pl_u64_div_up(p.n, p.part_n);
+    return p;
+}
+
+static uint32_t parts_of(const struct product *p) {
+    return (uint32_t)(pl_u64_div_up(p->m, p->part_m) * p->parts_n);
+}
+
+static bool is_empty(const struct pl_gemm *g) {
+    return g->c.rows == 0 || g->c.cols == 0;
+}
+
+static bool has_no_depth(const struct pl_gemm *g) {
+    return (g->trans_a ? g->a.rows : g->a.cols) == 0;
+}
+
 pl_err PL_LEVEL_NAME(pl_cpu_gemm)(struct pl_device *dev, const struct pl_gemm *g) {
     struct pl_pool *pool = pl_cpu_of(dev)->pool;
     const uint32_t threads = pl_pool_threads(pool);
-    const bool turned = is_turned(g);
-    const struct pl_gemm transpose = turn(g);
-    struct product p = {.g = turned ? &transpose : g, .turned = turned};
-    p.m = turned ? g->c.cols : g->c.rows;
-    p.n = turned ? g->c.rows : g->c.cols;
-    p.k = g->trans_a ? g->a.rows : g->a.cols;
-    if (p.m == 0 || p.n == 0) return PL_ERR_OK;
-    if (p.k == 0) {
+    struct pl_gemm transpose;
+    if (is_empty(g)) return PL_ERR_OK;
+    if (has_no_depth(g)) {
         no_depth(g);
         return PL_ERR_OK;
     }
@@ -278,14 +303,40 @@ pl_err PL_LEVEL_NAME(pl_cpu_gemm)(struct pl_device *dev, const struct pl_gemm *g
         PL_LEVEL_NAME(pl_cpu_few_rows)(dev, g);
         return PL_ERR_OK;
     }
-    p.room = room_of(g, p.k);
+    struct product p = plan(g, threads, &transpose);
     if (!pl_ws_holds(&g->ws, threads * pl_gemm_worker_bytes(&p.room))) return PL_ERR_PLAN_BROKEN;
-    p.direct = goes_to_c(&p);
-    p.pairs = PL_HAS_PAIRS && g->a.dtype == PL_DTYPE_BF16 && g->b.dtype == PL_DTYPE_BF16;
-    const struct limits limits = limits_of(&p);
-    p.depth = depth_of(p.k, p.pairs);
-    split(&p, &limits, p.m * p.n < SERIAL_PRODUCT / (p.k + 1) ? 1 : threads);
-    p.parts_n = pl_u64_div_up(p.n, p.part_n);
-    pl_pool_run(pool, (uint32_t)(pl_u64_div_up(p.m, p.part_m) * p.parts_n), run_part, &p);
+    pl_pool_run(pool, parts_of(&p), run_part, &p);
     return PL_ERR_OK;
+}
+
+/* ---- parts of a product that is not alone ---- */
+
+/* Columns of a part of a few rows. */
+static uint64_t few_columns(const struct pl_gemm *g, uint32_t threads) {
+    return pl_u64_round_up(pl_u64_div_up(g->c.cols, threads), PL_GEMM_LINE);
+}
+
+uint32_t PL_LEVEL_NAME(pl_cpu_gemm_parts)(const struct pl_gemm *g, uint32_t threads) {
+    struct pl_gemm transpose;
+    if (is_empty(g)) return 0;
+    if (has_no_depth(g)) return 1;
+    if (PL_LEVEL_NAME(pl_cpu_has_few_rows)(g))
+        return (uint32_t)pl_u64_div_up(g->c.cols, few_columns(g, threads));
+    const struct product p = plan(g, threads, &transpose);
+    return parts_of(&p);
+}
+
+void PL_LEVEL_NAME(pl_cpu_gemm_part)(const struct pl_gemm *g, uint32_t threads, uint32_t part) {
+    struct pl_gemm transpose;
+    if (has_no_depth(g)) {
+        no_depth(g);
+        return;
+    }
+    if (PL_LEVEL_NAME(pl_cpu_has_few_rows)(g)) {
+        const uint64_t wide = few_columns(g, threads), col = part * wide;
+        PL_LEVEL_NAME(pl_cpu_few_rows_part)(g, col, pl_u64_min(col + wide, g->c.cols));
+        return;
+    }
+    struct product p = plan(g, threads, &transpose);
+    run_part(&p, part, 0);
 }

@@ -4,12 +4,15 @@
 
 #if defined(PL_EXTENDS)
 /* The operations that a level which extends another one has kernels of its own for. */
-#define PL_OWN_LINEAR           ~, PL_LEVEL
-#define PL_OWN_LINEAR_DX        ~, PL_LEVEL
-#define PL_OWN_LINEAR_DW        ~, PL_LEVEL
-#define PL_OWN_ATTENTION        ~, PL_LEVEL
-#define PL_OWN_ATTENTION_BWD    ~, PL_LEVEL
-#define PL_OWN_ATTENTION_CACHED ~, PL_LEVEL
+#define PL_OWN_LINEAR            ~, PL_LEVEL
+#define PL_OWN_LINEAR_DX         ~, PL_LEVEL
+#define PL_OWN_LINEAR_DW         ~, PL_LEVEL
+#define PL_OWN_GROUPED_LINEAR    ~, PL_LEVEL
+#define PL_OWN_GROUPED_LINEAR_DX ~, PL_LEVEL
+#define PL_OWN_GROUPED_LINEAR_DW ~, PL_LEVEL
+#define PL_OWN_ATTENTION         ~, PL_LEVEL
+#define PL_OWN_ATTENTION_BWD     ~, PL_LEVEL
+#define PL_OWN_ATTENTION_CACHED  ~, PL_LEVEL
 /* The second argument: PL_EXTENDS where PL_OWN_KIND is no macro, and so is the first itself. */
 #define PL_SECOND(first, second, ...) second
 #define PL_LEVEL_OF(own)              PL_SECOND(own, PL_EXTENDS, )
