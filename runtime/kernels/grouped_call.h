@@ -10,6 +10,8 @@
 
 #include "estimator/ops/call.h"
 
+#include <stddef.h>
+
 /* The experts of a call: n of them from number `first` on, with `rows` rows of W each. */
 struct pl_experts {
     uint64_t first, n, rows;

@@ -1,8 +1,9 @@
 /* grouped.cu - GROUPED_LINEAR, GROUPED_LINEAR_DX, GROUPED_LINEAR_DW: one launch for all experts;
  * GROUPED_BIAS_GRAD.
  *
- * A plain kernel takes any mixture of storage and any window, and multiplies in fp32. */
-#include "runtime/kernels/cuda/grouped.cuh"
+ * Operands of one 16-bit type go to tensor cores. A plain kernel takes any mixture of storage and
+ * any window, and multiplies in fp32: parity runs and odd shapes go there. */
+#include "runtime/kernels/cuda/grouped_tensor.cuh"
 #include "runtime/kernels/cuda/narrow.h"
 #include "runtime/kernels/cuda/table.h"
 
@@ -51,7 +52,7 @@ __device__ __forceinline__ void add_step(float (&sum)[OWN][OWN], const float *a,
 }
 
 template <typename T, bool A_K_FIRST, bool B_K_FIRST>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, 2)
     plain(const pl_grouped g, const pl_mat<T> a, const pl_mat<T> b, uint64_t tiles) {
     PL_SHARED(float, sides); /* of A, of B, then the offsets */
     int32_t *offsets = (int32_t *)(sides + 2 * DEPTH * PITCH);
@@ -151,8 +152,8 @@ bool count_tiles(struct pl_grouped *g, bool a_k_first, uint64_t all_rows, uint32
            (!a_k_first || pl_u64_mul(*tiles, g->n, tiles));
 }
 
-/* Blocks that a multiprocessor is given. */
-enum { PLAIN_BLOCKS = 4 };
+/* Blocks that a multiprocessor is given: at least as many as it has room for. */
+enum { PLAIN_BLOCKS = 4, TENSOR_BLOCKS = 4 };
 
 unsigned grid_of(const struct pl_cuda *cuda, uint64_t tiles, unsigned each) {
     return (unsigned)pl_u64_min(tiles, (uint64_t)cuda->sm_count * each);
@@ -169,6 +170,38 @@ pl_err launch_plain(struct pl_device *dev, const struct product *p, struct pl_gr
               dim3(THREADS), shared, cuda->stream, *g, pl_mat_of<T>(p->a), pl_mat_of<T>(p->b),
               tiles);
     return pl_cuda_launched();
+}
+
+template <typename T, bool A_K_FIRST, bool B_K_FIRST, int M>
+pl_err launch_tensor(struct pl_device *dev, const struct product *p, struct pl_grouped *g) {
+    const struct pl_cuda *cuda = pl_cuda_of(dev);
+    const uint64_t shared =
+        pl_grouped_shared<A_K_FIRST, B_K_FIRST, M>::BYTES + (p->experts.n + 1) * sizeof(int32_t);
+    uint64_t tiles;
+    if (!count_tiles(g, A_K_FIRST, p->a.rows, M * 32, PL_GROUPED_COLS, &tiles) ||
+        shared > cuda->shared_max)
+        return PL_ERR_PLAN_BROKEN;
+    PL_LAUNCH((pl_grouped_tensor<T, A_K_FIRST, B_K_FIRST, M>),
+              dim3(grid_of(cuda, tiles, TENSOR_BLOCKS)), dim3(PL_GROUPED_THREADS), shared,
+              cuda->stream, *g, tiles);
+    return pl_cuda_launched();
+}
+
+/* Half as many rows where experts have few of them: tiles of 128 would be half empty. */
+template <typename T, bool A_K_FIRST, bool B_K_FIRST>
+pl_err launch_tensor_of(struct pl_device *dev, const struct product *p, struct pl_grouped *g) {
+    const uint64_t rows = A_K_FIRST ? p->experts.rows : p->a.rows / p->experts.n;
+    if (rows <= 96) return launch_tensor<T, A_K_FIRST, B_K_FIRST, 2>(dev, p, g);
+    return launch_tensor<T, A_K_FIRST, B_K_FIRST, 4>(dev, p, g);
+}
+
+/* True if tensor cores multiply them. Turing has no bf16. */
+bool goes_to_tensor_cores(const struct pl_cuda *cuda, const struct product *p) {
+    const enum pl_dtype t = p->a.dtype;
+    return pl_dtype_is_narrow(t) && p->b.dtype == t &&
+           (t != PL_DTYPE_BF16 || cuda->sm >= PL_CARD_OLDEST_BF16_SM) && pl_is_aligned(&p->a) &&
+           pl_is_aligned(&p->b) && pl_is_aligned(&p->c) && p->a.cols % 8 == 0 &&
+           p->b.cols % 8 == 0 && p->c.cols % 8 == 0;
 }
 
 template <bool A_K_FIRST, bool B_K_FIRST>
@@ -195,6 +228,10 @@ pl_err multiply(struct pl_device *dev, const struct pl_call *c, enum pl_op_kind 
     g.depth = p->depth;
     g.alpha = c->attr->alpha;
     g.adds = pl_call_adds(c);
+    if (goes_to_tensor_cores(pl_cuda_of(dev), p))
+        return p->a.dtype == PL_DTYPE_BF16
+                   ? launch_tensor_of<pl_stored_BF16, A_K_FIRST, B_K_FIRST>(dev, p, &g)
+                   : launch_tensor_of<pl_stored_F16, A_K_FIRST, B_K_FIRST>(dev, p, &g);
     if (p->a.dtype == PL_DTYPE_F32 && p->b.dtype == PL_DTYPE_F32)
         return launch_plain<float, A_K_FIRST, B_K_FIRST>(dev, p, &g);
     return launch_plain<pl_either, A_K_FIRST, B_K_FIRST>(dev, p, &g);
@@ -268,5 +305,10 @@ extern "C" pl_err pl_cuda_grouped_bias_grad(struct pl_device *dev, const struct 
 #define PLAIN_KERNELS(T)                                                                           \
     PL_CUDA_KERNEL(plain<T, false, false>), PL_CUDA_KERNEL(plain<T, false, true>),                 \
         PL_CUDA_KERNEL(plain<T, true, true>)
-PL_CUDA_PRELOAD(grouped) = {PLAIN_KERNELS(float), PLAIN_KERNELS(pl_either),
-                            PL_FORM_KERNELS(sum_rows), NULL};
+#define TENSOR_KERNELS(T, M)                                                                       \
+    PL_CUDA_KERNEL(pl_grouped_tensor<T, false, false, M>),                                         \
+        PL_CUDA_KERNEL(pl_grouped_tensor<T, false, true, M>),                                      \
+        PL_CUDA_KERNEL(pl_grouped_tensor<T, true, true, M>)
+#define TENSOR_KERNELS_OF(T) TENSOR_KERNELS(pl_stored_##T, 2), TENSOR_KERNELS(pl_stored_##T, 4),
+PL_CUDA_PRELOAD(grouped) = {PL_NARROW_MAP(TENSOR_KERNELS_OF) PLAIN_KERNELS(float),
+                            PLAIN_KERNELS(pl_either), PL_FORM_KERNELS(sum_rows), NULL};
