@@ -7,8 +7,8 @@
  * Time is that of a brief program, in which the copies of a run take none. Updates go over the
  * layers once, in the time of the program itself; their scratch adds up where they run as one.
  *   F1  what is placed so that no two units share a byte at a common op is so in the whole program
- *   F2  a whole program and a brief one of the same shape give the same units, in the same order,
- *       at the same moments (conflicts.h)
+ *   F2  a whole program and a brief one of the same shape give the same units in the same order,
+ *       and the same of them meet (repack.h)
  * Needs: program, plan, pack. No I/O.
  * Use: pl_fold_init(&f, &t, &d); if (f.units.n) pl_repack(&f.units, ...);
  *      ...; pl_fold_offset(&f, i); ... pl_fold_finish(&f); */

@@ -101,8 +101,7 @@ static void space_copy(struct space *to, const struct space *from) {
     to->top = from->top;
 }
 
-/* Stable counting sort of interval indices by key(first or last). */
-static void bucket(const struct pl_interval *rows, uint32_t n, uint32_t n_ops, bool by_first,
+void pl_pack_by_op(const struct pl_interval *rows, uint32_t n, uint32_t n_ops, bool by_first,
                    uint32_t *starts, uint32_t *out) {
     memset(starts, 0, (n_ops + 1) * sizeof *starts);
     for (uint32_t i = 0; i < n; i++)
@@ -285,8 +284,8 @@ pl_err pl_pack_within(struct pl_interval *rows, uint32_t n, uint32_t n_ops, uint
     struct packer p = {.rows = rows, .n = n, .n_ops = n_ops};
     pl_err err = packer_init(&p, d);
     if (err == PL_ERR_OK) {
-        bucket(rows, n, n_ops, true, p.l.begin, p.l.by_first);
-        bucket(rows, n, n_ops, false, p.l.end, p.l.by_last);
+        pl_pack_by_op(rows, n, n_ops, true, p.l.begin, p.l.by_first);
+        pl_pack_by_op(rows, n, n_ops, false, p.l.end, p.l.by_last);
         lower_bound(&p, out);
         try_starts(&p, enough, out);
         for (uint32_t i = 0; i < n; i++)

@@ -11,6 +11,7 @@
 
 #include "estimator/base/diag.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct pl_interval {
@@ -33,5 +34,9 @@ pl_err pl_pack_within(struct pl_interval *rows, uint32_t n, uint32_t n_ops, uint
 /* The lower bound alone: bytes stays 0. */
 pl_err pl_pack_bound(const struct pl_interval *rows, uint32_t n, uint32_t n_ops,
                      struct pl_packing *out, struct pl_diag *d);
+/* Sorts the indices of intervals by their first or last op: those of op i are starts[i] to
+ * starts[i + 1] - 1 of `out`, in the order of the rows. starts: [n_ops + 1]; out: [n]. */
+void pl_pack_by_op(const struct pl_interval *rows, uint32_t n, uint32_t n_ops, bool by_first,
+                   uint32_t *starts, uint32_t *out);
 
 #endif

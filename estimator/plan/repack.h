@@ -1,18 +1,17 @@
-/* repack.h - a packing as low as what is alive, of most programs.
+/* repack.h - a packing close to what is alive, of programs that the walks leave loose.
  *
  * In: units of intervals, and the height of a packing of them (pack.h).
  * Out: the offsets of a lower one, where one is found.
  * The walks of pack.c see one op at a time, so a large interval that begins late finds the free
- * bytes in pieces. Here a capacity is given, first what is alive at most, and a bounded depth-first
- * search places unit after unit within it: always at its lowest free offset, never below the unit
- * before, and only where each moment has room left for what is alive then (MiniMalloc: Moffitt,
- * ASPLOS 2023). Units that were in the way of an attempt come earlier in the next one (dom/wdeg:
- * Boussemart et al., ECAI 2004). After some attempts a higher capacity is tried.
+ * bytes in pieces. Here units are placed from the bottom upwards, whenever they live: next comes
+ * the unit whose lowest free offset is the lowest, and of several the hardest, which is the one that
+ * meets the most others. A unit that ends above the goal is twice as hard in the next attempt, so
+ * it comes earlier. The lowest of a few attempts is taken.
  *   R1  K1 and K2 of pack.h hold of what it returns
  *   R2  the height never grows; where it stays, so do the offsets
  *   R3  the number of intervals in a unit changes nothing
  * More than 14,000 units stay where they are, since the table of who meets whom would be too large.
- * Needs: base, conflicts. No I/O. */
+ * Needs: base, pack. No I/O. */
 #ifndef PL_ESTIMATOR_PLAN_REPACK_H
 #define PL_ESTIMATOR_PLAN_REPACK_H
 

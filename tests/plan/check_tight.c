@@ -278,7 +278,7 @@ static struct pl_job_shape shape_once_loose(const struct pl_model *m, int i) {
     return s;
 }
 
-START_TEST(what_was_loose_once_is_within_a_hundredth) {
+START_TEST(what_was_loose_once_is_within_a_fiftieth) {
     const struct pl_traits traits = pl_traits_cuda(80);
     struct pl_planned p;
     struct pl_model m;
@@ -287,7 +287,7 @@ START_TEST(what_was_loose_once_is_within_a_hundredth) {
     ck_assert_int_eq(pl_planned_init_shape(&p, &s, &m, &traits, NULL), PL_ERR_OK);
     check_plan(p.plan, &s, &m, &traits, once_loose[_i].model);
     const struct pl_phase_plan *peak = &p.plan->phases[p.plan->peak_phase];
-    ck_assert_uint_le(100 * p.plan->fragmentation_bytes, peak->live_bytes);
+    ck_assert_uint_le(50 * p.plan->fragmentation_bytes, peak->live_bytes);
     pl_planned_finish(&p);
 }
 END_TEST
@@ -296,7 +296,7 @@ int main(void) {
     Suite *s = suite_create("plan.tight");
     TCase *tc = tcase_create("drawn");
     tcase_add_test(tc, what_a_short_run_is_given_is_there_for_all_of_it);
-    tcase_add_loop_test(tc, what_was_loose_once_is_within_a_hundredth, 0,
+    tcase_add_loop_test(tc, what_was_loose_once_is_within_a_fiftieth, 0,
                         (int)(sizeof once_loose / sizeof *once_loose));
     tcase_add_test(tc, drawn_plans_are_within_a_fiftieth_of_what_is_alive);
     tcase_set_timeout(tc, 3600);
