@@ -18,7 +18,7 @@ const char *pl_verdict_name(enum pl_verdict_kind k) {
 static uint64_t elements_of(const struct pl_program *p, const struct pl_tensor *t) {
     struct pl_slot_shape shape;
     if (!pl_tensor_is_cut(&p->shape, t)) return t->dims[0] * t->dims[1];
-    pl_model_slot(p->model, t->slot, &shape);
+    pl_model_slot(p->model, t->layer, t->slot, &shape);
     return shape.rows * shape.cols;
 }
 

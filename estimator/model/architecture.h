@@ -70,12 +70,31 @@ static inline bool pl_rope_grows_queries(const struct pl_rope *r, uint64_t longe
     return r->query_growth > 0 && longest > r->original_max_positions;
 }
 
-/* The facts of a decoder layer that may differ between layers of one model. */
+/* The kinds of decoder layers: each has its slots (rows.c) and its forward pass
+ * (program/emit/block.c). A test adds one to show what a kind needs. */
+#ifndef PL_LAYERS_OF_A_TEST
+#define PL_LAYERS_OF_A_TEST
+#define PL_LAYER_ROWS_OF_A_TEST
+#define PL_LAYER_FORWARDS_OF_A_TEST
+#endif
+enum pl_layer_kind {
+    PL_LAYER_PRE_NORM,  /* attention and a dense MLP, each after a norm */
+    PL_LAYER_FOUR_NORM, /* the same with a norm after each, too (gemma3) */
+    PL_LAYERS_OF_A_TEST PL_LAYER_KIND_COUNT
+};
+
+/* The facts of a decoder layer, each of which may differ between layers of one model. */
 struct pl_layer {
-    uint32_t window; /* number of positions seen, its own included; 0 = all */
-    uint8_t rope;    /* index of the model's rope, or PL_NO_ROPE */
+    uint32_t window;                  /* number of positions seen, its own included; 0 = all */
+    uint32_t kv_heads, head_dim, ffn; /* as the model's of these names */
+    enum pl_layer_kind kind : 8;
+    uint8_t rope; /* index of the model's rope, or PL_NO_ROPE */
 };
 #define PL_NO_ROPE UINT8_MAX /* no positions (smollm3) */
+static inline bool pl_layers_are_alike(const struct pl_layer *x, const struct pl_layer *y) {
+    return x->kind == y->kind && x->window == y->window && x->rope == y->rope &&
+           x->kv_heads == y->kv_heads && x->head_dim == y->head_dim && x->ffn == y->ffn;
+}
 
 struct pl_model {
     enum pl_family family;
@@ -84,12 +103,13 @@ struct pl_model {
     bool tied;                       /* lm_head shares the embedding */
     bool qkv_bias, o_bias, mlp_bias; /* biases on q,k,v / o / gate,up,down */
     bool qk_norm;                    /* RMSNorm over head_dim on q and k before RoPE (qwen3) */
-    bool post_norms;                 /* RMSNorm also on the outputs of attention and MLP (gemma3) */
     bool unit_offset;                /* norms multiply by 1 + w (gemma3) */
     enum pl_activation activation;   /* activation of the MLP's gate */
     double score_scale;              /* factor of queries times keys */
     double embed_scale;              /* factor of the embedding's output */
     struct pl_layer layer[PL_MODEL_MAX_LAYERS]; /* the first `layers` are set */
+    uint32_t kinds; /* bits of enum pl_layer_kind: those of its layers */
+    uint32_t first_of_kind[PL_LAYER_KIND_COUNT]; /* the first layer of each of them */
     struct pl_rope rope[PL_MODEL_MAX_ROPES];
     uint32_t n_ropes;
     int64_t bos, pad; /* -1 = none */
@@ -98,9 +118,9 @@ struct pl_model {
     char torch_dtype[16];       /* as the file says; "" = it says nothing */
     enum pl_weight_codes codes; /* the form of the decoder's matrices in the files */
     bool nested_codes;          /* absmax values are codes too: double quantisation */
-    const char *dropout_key; /* key of config.json with a dropout, which acts in training alone;
+    const char *dropout_key;    /* key of config.json with a dropout, which acts in training alone;
                                 NULL = none */
-    double dropout;          /* probability of that dropout */
+    double dropout;             /* probability of that dropout */
 };
 
 #endif

@@ -173,7 +173,9 @@ static pl_err read_gemma3_layers(const struct pl_hf *h, struct pl_model *m) {
 
 static pl_err gemma3_facts(const struct pl_hf *h, struct pl_model *m) {
     double scalar = 256;
-    m->qk_norm = m->post_norms = m->unit_offset = true;
+    m->qk_norm = m->unit_offset = true;
+    for (uint64_t i = 0; i < m->layers; i++)
+        m->layer[i].kind = PL_LAYER_FOUR_NORM;
     m->embed_scale = sqrt((double)m->hidden);
     PL_TRY(pl_hf_real_or(h, "query_pre_attn_scalar", 1e-6, 1e6, &scalar));
     m->score_scale = 1 / sqrt(scalar);

@@ -216,6 +216,21 @@ static pl_err read_dtype(const struct pl_hf *h, struct pl_model *m) {
     return PL_ERR_OK;
 }
 
+/* Layers are alike until the facts of a family say otherwise. */
+static void begin_layers(struct pl_model *m) {
+    for (uint64_t i = 0; i < m->layers; i++)
+        m->layer[i] = (struct pl_layer){.kv_heads = (uint32_t)m->kv_heads,
+                                        .head_dim = (uint32_t)m->head_dim,
+                                        .ffn = (uint32_t)m->ffn};
+}
+
+static void note_kinds(struct pl_model *m) {
+    for (uint64_t i = m->layers; i-- > 0;) {
+        m->kinds |= 1u << m->layer[i].kind;
+        m->first_of_kind[m->layer[i].kind] = (uint32_t)i;
+    }
+}
+
 static pl_err read_object(const struct pl_hf *h, struct pl_model *m) {
     PL_TRY(pl_family_find(h, &m->family));
     const struct pl_family_row *f = pl_family_get(m->family);
@@ -229,7 +244,9 @@ static pl_err read_object(const struct pl_hf *h, struct pl_model *m) {
     PL_TRY(read_tokens(h, f, m));
     PL_TRY(read_dtype(h, m));
     PL_TRY(pl_model_read_codes(h, m));
+    begin_layers(m);
     PL_TRY(f->facts(h, m));
+    note_kinds(m);
     return pl_model_read_rope(h, f, m);
 }
 

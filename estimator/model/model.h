@@ -30,7 +30,7 @@ pl_err pl_model_read_text(const char *path, char **text, uint64_t *bytes, struct
 #define PL_CATALOGUE_SCHEME "catalogue:"
 
 /* The fused matrices and vectors that the program computes with. Sizes: C hidden, Q = heads x
- * head_dim, K = kv_heads x head_dim, F ffn, V vocab. */
+ * head_dim, K = kv_heads x head_dim, F ffn, V vocab; those of a layer are its own. */
 enum pl_slot {
     PL_SLOT_EMBED,  /* [V,C] */
     PL_SLOT_NORM1,  /* [C] */
@@ -54,31 +54,46 @@ enum pl_slot {
 
 struct pl_slot_shape {
     const char *name; /* e.g. "qkv", as in tensor names */
-    bool present;     /* this model has it */
+    bool present;     /* the layer has it */
     bool per_layer;
     uint64_t rows, cols; /* vectors: rows = length, cols = 1 */
     bool vector;         /* one dimension in files: norm weights and biases */
 };
-void pl_model_slot(const struct pl_model *m, enum pl_slot s, struct pl_slot_shape *out);
+/* A slot of a layer; the layer of a slot that the model has once does not matter. */
+void pl_model_slot(const struct pl_model *m, uint64_t layer, enum pl_slot s,
+                   struct pl_slot_shape *out);
 
 /* One tensor of the files: rows [row0, row0+rows) of a slot. */
 struct pl_param_row {
     enum pl_slot slot;
+    uint32_t file_row;  /* number of the row in the table of all families */
     const char *suffix; /* "self_attn.q_proj.weight" under model.layers.N., or the whole name */
     const char *module; /* "q_proj": LoRA target name; NULL if it cannot have an adapter */
     bool per_layer, vector;
     uint64_t row0, rows, cols;
 };
-#define PL_MODEL_MAX_ROWS 32 /* bits of a mask of rows */
-/* Lists the distinct rows of the family as this model has them (per-layer ones once); returns their
- * count. */
+#define PL_MODEL_MAX_ROWS 64 /* bits of a pl_row_set */
+/* A set of rows of one model, by their indices in pl_model_modules(). */
+typedef uint64_t pl_row_set;
+static inline bool pl_row_set_has(pl_row_set set, uint32_t row) {
+    return set >> row & 1;
+}
+static inline pl_row_set pl_row_set_of(uint32_t row) {
+    return UINT64_C(1) << row;
+}
+/* Lists the distinct rows of the family as this model has them (per-layer ones once, as the first
+ * layer that has them does); returns their count. */
 uint32_t pl_model_rows(const struct pl_model *m, struct pl_param_row out[PL_MODEL_MAX_ROWS]);
 /* pl_model_rows followed by the head of a tied model: no file holds it, but it is a module, and an
  * adapter on it leaves the embedding unchanged. */
 uint32_t pl_model_modules(const struct pl_model *m, struct pl_param_row out[PL_MODEL_MAX_ROWS]);
-/* Lists the rows of one slot, with their indices in the list of modules; returns their count. */
+/* Makes a listed row that of a layer; false: the layer has no such row. A row that the model has
+ * once is in layer 0, or PL_NONE. */
+bool pl_model_row_in(const struct pl_model *m, struct pl_param_row *row, uint64_t layer);
+/* Lists the rows of one slot of a layer, with their indices in the list of modules; returns their
+ * count. */
 #define PL_MODEL_SLOT_ROWS 3
-uint32_t pl_model_slot_rows(const struct pl_model *m, enum pl_slot slot,
+uint32_t pl_model_slot_rows(const struct pl_model *m, uint64_t layer, enum pl_slot slot,
                             struct pl_param_row out[PL_MODEL_SLOT_ROWS],
                             uint32_t index[PL_MODEL_SLOT_ROWS]);
 /* Writes the full tensor name in the files, e.g. "model.layers.3.self_attn.q_proj.weight". */
@@ -88,9 +103,9 @@ void pl_model_row_name(const struct pl_param_row *row, uint64_t layer, char buf[
 uint64_t pl_model_param_count(const struct pl_model *m);
 uint64_t pl_model_linear_params(const struct pl_model *m); /* decoder linears, no head */
 
-/* Returns the parameters of adapters of rank r on the rows of a mask, in all layers from `first`
+/* Returns the parameters of adapters of rank r on the rows of a set, in all layers from `first`
  * on. */
-uint64_t pl_model_lora_params(const struct pl_model *m, uint32_t mask, uint64_t r,
+uint64_t pl_model_lora_params(const struct pl_model *m, pl_row_set set, uint64_t r,
                               uint64_t first_layer);
 
 #endif

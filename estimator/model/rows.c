@@ -9,8 +9,9 @@
 enum extent { X_ZERO, X_ONE, X_V, X_C, X_Q, X_K, X_QK, X_QKV, X_D, X_F, X_2F };
 
 /* A switch: programs of large models ask for thousands of extents. */
-static uint64_t extent(const struct pl_model *m, enum extent x) {
-    const uint64_t q = m->heads * m->head_dim, k = m->kv_heads * m->head_dim;
+static uint64_t extent(const struct pl_model *m, uint64_t layer, enum extent x) {
+    const struct pl_layer *l = &m->layer[layer];
+    const uint64_t q = m->heads * l->head_dim, k = (uint64_t)l->kv_heads * l->head_dim;
     switch (x) {
     case X_ZERO:
         return 0;
@@ -29,13 +30,29 @@ static uint64_t extent(const struct pl_model *m, enum extent x) {
     case X_QKV:
         return q + 2 * k;
     case X_D:
-        return m->head_dim;
+        return l->head_dim;
     case X_F:
-        return m->ffn;
+        return l->ffn;
     case X_2F:
-        return 2 * m->ffn;
+        return 2 * (uint64_t)l->ffn;
     }
     return 0;
+}
+
+#define BIT(slot)  (UINT64_C(1) << PL_SLOT_##slot)
+#define ATTENTION  (BIT(NORM1) | BIT(QKV) | BIT(QKV_B) | BIT(QNORM) | BIT(KNORM) | BIT(O) | BIT(O_B))
+#define DENSE_MLP  (BIT(NORM2) | BIT(GU) | BIT(GU_B) | BIT(DOWN) | BIT(DOWN_B))
+#define POST_NORMS (BIT(POST1) | BIT(POST2))
+
+/* The slots that a kind of layers has, as far as the facts of the model ask for them. */
+static const uint64_t kind_slots[PL_LAYER_KIND_COUNT] = {
+    [PL_LAYER_PRE_NORM] = ATTENTION | DENSE_MLP,
+    [PL_LAYER_FOUR_NORM] = ATTENTION | DENSE_MLP | POST_NORMS,
+    PL_LAYER_ROWS_OF_A_TEST};
+_Static_assert(PL_SLOT_COUNT <= 64, "slots are bits of a word");
+
+static bool kind_has(enum pl_layer_kind kind, enum pl_slot slot) {
+    return kind_slots[kind] >> slot & 1;
 }
 
 enum condition {
@@ -45,13 +62,13 @@ enum condition {
     IF_MLP_BIAS,
     IF_QK_NORM,
     IF_UNTIED,
-    IF_POST_NORMS,
     IF_PRE_NORMS_ONLY,
+    IF_POST_NORMS,
     IF_SPLIT,
     IF_FUSED
 };
 
-static bool holds(const struct pl_model *m, enum condition c) {
+static bool holds(const struct pl_model *m, enum pl_layer_kind kind, enum condition c) {
     switch (c) {
     case IF_ALWAYS:
         return true;
@@ -65,10 +82,10 @@ static bool holds(const struct pl_model *m, enum condition c) {
         return m->qk_norm;
     case IF_UNTIED:
         return !m->tied;
-    case IF_POST_NORMS:
-        return m->post_norms;
     case IF_PRE_NORMS_ONLY:
-        return !m->post_norms;
+        return !kind_has(kind, PL_SLOT_POST1);
+    case IF_POST_NORMS:
+        return kind_has(kind, PL_SLOT_POST1);
     case IF_SPLIT:
         return m->family != PL_FAMILY_PHI3;
     case IF_FUSED:
@@ -91,24 +108,36 @@ static const struct {
     [PL_SLOT_KNORM] = {"knorm", IF_QK_NORM, true, true, false, X_D, X_ONE},
     [PL_SLOT_O] = {"o", IF_ALWAYS, true, false, true, X_C, X_Q},
     [PL_SLOT_O_B] = {"o_b", IF_O_BIAS, true, true, false, X_C, X_ONE},
-    [PL_SLOT_POST1] = {"post1", IF_POST_NORMS, true, true, false, X_C, X_ONE},
+    [PL_SLOT_POST1] = {"post1", IF_ALWAYS, true, true, false, X_C, X_ONE},
     [PL_SLOT_NORM2] = {"norm2", IF_ALWAYS, true, true, false, X_C, X_ONE},
     [PL_SLOT_GU] = {"gu", IF_ALWAYS, true, false, true, X_2F, X_C},
     [PL_SLOT_GU_B] = {"gu_b", IF_MLP_BIAS, true, true, false, X_2F, X_ONE},
     [PL_SLOT_DOWN] = {"down", IF_ALWAYS, true, false, true, X_C, X_F},
     [PL_SLOT_DOWN_B] = {"down_b", IF_MLP_BIAS, true, true, false, X_C, X_ONE},
-    [PL_SLOT_POST2] = {"post2", IF_POST_NORMS, true, true, false, X_C, X_ONE},
+    [PL_SLOT_POST2] = {"post2", IF_ALWAYS, true, true, false, X_C, X_ONE},
     [PL_SLOT_NORMF] = {"normf", IF_ALWAYS, false, true, false, X_C, X_ONE},
     [PL_SLOT_HEAD] = {"head", IF_UNTIED, false, false, false, X_V, X_C},
 };
 
-void pl_model_slot(const struct pl_model *m, enum pl_slot s, struct pl_slot_shape *out) {
+/* True if layers of a kind have a slot; one that the model has once is of no kind. */
+static bool has_slot(const struct pl_model *m, enum pl_layer_kind kind, enum pl_slot s) {
+    return (!slots[s].per_layer || kind_has(kind, s)) && holds(m, kind, slots[s].when);
+}
+
+/* Slots that the model has once have the extents of any layer. */
+static uint64_t a_layer(uint64_t layer) {
+    return layer < PL_MODEL_MAX_LAYERS ? layer : 0;
+}
+
+void pl_model_slot(const struct pl_model *m, uint64_t layer, enum pl_slot s,
+                   struct pl_slot_shape *out) {
+    layer = a_layer(layer);
     *out = (struct pl_slot_shape){
         .name = slots[s].name,
-        .present = holds(m, slots[s].when),
+        .present = has_slot(m, m->layer[layer].kind, s),
         .per_layer = slots[s].per_layer,
-        .rows = extent(m, slots[s].rows),
-        .cols = extent(m, slots[s].cols),
+        .rows = extent(m, layer, slots[s].rows),
+        .cols = extent(m, layer, slots[s].cols),
         .vector = slots[s].vector,
     };
 }
@@ -151,48 +180,73 @@ static const struct {
     {PL_SLOT_HEAD, IF_ALWAYS, "lm_head.weight", "lm_head", X_ZERO, X_V},
 };
 #define N_FILE_ROWS (sizeof file_rows / sizeof *file_rows)
-_Static_assert(N_FILE_ROWS <= PL_MODEL_MAX_ROWS, "rows fit the mask");
 
-static struct pl_param_row row_of(const struct pl_model *m, size_t i) {
+static struct pl_param_row row_of(const struct pl_model *m, uint64_t layer, size_t i) {
     const enum pl_slot slot = file_rows[i].slot;
     return (struct pl_param_row){
         .slot = slot,
+        .file_row = (uint32_t)i,
         .suffix = file_rows[i].suffix,
         .module = file_rows[i].module,
         .per_layer = slots[slot].per_layer,
         .vector = slots[slot].vector,
-        .row0 = extent(m, file_rows[i].row0),
-        .rows = extent(m, file_rows[i].rows),
-        .cols = extent(m, slots[slot].cols),
+        .row0 = extent(m, layer, file_rows[i].row0),
+        .rows = extent(m, layer, file_rows[i].rows),
+        .cols = extent(m, layer, slots[slot].cols),
     };
 }
 
-static bool is_in_files(const struct pl_model *m, size_t i) {
-    return holds(m, slots[file_rows[i].slot].when) && holds(m, file_rows[i].when);
+static bool is_in_layers(const struct pl_model *m, enum pl_layer_kind kind, size_t i) {
+    return has_slot(m, kind, file_rows[i].slot) && holds(m, kind, file_rows[i].when);
+}
+
+/* The first layer with a row of the table; PL_MODEL_MAX_LAYERS: the model has no such row. */
+static uint64_t first_layer_with(const struct pl_model *m, size_t i) {
+    uint64_t first = PL_MODEL_MAX_LAYERS;
+    for (uint32_t k = 0; k < PL_LAYER_KIND_COUNT; k++) {
+        const bool has = (m->kinds >> k & 1) && is_in_layers(m, (enum pl_layer_kind)k, i);
+        if (has && m->first_of_kind[k] < first) first = m->first_of_kind[k];
+    }
+    return first;
+}
+
+/* The head of a tied model is the last row of the table. */
+static bool is_tied_head(const struct pl_model *m, size_t i) {
+    return m->tied && i == N_FILE_ROWS - 1;
 }
 
 uint32_t pl_model_rows(const struct pl_model *m, struct pl_param_row out[PL_MODEL_MAX_ROWS]) {
     uint32_t n = 0;
-    for (size_t i = 0; i < N_FILE_ROWS; i++)
-        if (is_in_files(m, i)) out[n++] = row_of(m, i);
+    for (size_t i = 0; i < N_FILE_ROWS; i++) {
+        const uint64_t layer = first_layer_with(m, i);
+        if (layer < PL_MODEL_MAX_LAYERS) out[n++] = row_of(m, layer, i);
+    }
     return n;
 }
 
 uint32_t pl_model_modules(const struct pl_model *m, struct pl_param_row out[PL_MODEL_MAX_ROWS]) {
     uint32_t n = pl_model_rows(m, out);
-    if (m->tied) out[n++] = row_of(m, N_FILE_ROWS - 1);
+    if (m->tied) out[n++] = row_of(m, 0, N_FILE_ROWS - 1);
     return n;
 }
 
-uint32_t pl_model_slot_rows(const struct pl_model *m, enum pl_slot slot,
+bool pl_model_row_in(const struct pl_model *m, struct pl_param_row *row, uint64_t layer) {
+    const size_t i = row->file_row;
+    layer = a_layer(layer);
+    if (!is_tied_head(m, i) && !is_in_layers(m, m->layer[layer].kind, i)) return false;
+    *row = row_of(m, layer, i);
+    return true;
+}
+
+uint32_t pl_model_slot_rows(const struct pl_model *m, uint64_t layer, enum pl_slot slot,
                             struct pl_param_row out[PL_MODEL_SLOT_ROWS],
                             uint32_t index[PL_MODEL_SLOT_ROWS]) {
     uint32_t n = 0, at = 0;
     for (size_t i = 0; i < N_FILE_ROWS; i++) {
-        const bool tied = m->tied && i == N_FILE_ROWS - 1;
-        if (!tied && !is_in_files(m, i)) continue;
-        if (file_rows[i].slot == slot) {
-            out[n] = row_of(m, i);
+        struct pl_param_row row = {.file_row = (uint32_t)i};
+        if (!is_tied_head(m, i) && first_layer_with(m, i) == PL_MODEL_MAX_LAYERS) continue;
+        if (file_rows[i].slot == slot && pl_model_row_in(m, &row, layer)) {
+            out[n] = row;
             index[n++] = at;
         }
         at++;
@@ -209,12 +263,13 @@ void pl_model_row_name(const struct pl_param_row *row, uint64_t layer, char buf[
 
 static uint64_t count(const struct pl_model *m, bool linear_only) {
     uint64_t total = 0;
-    for (int i = 0; i < PL_SLOT_COUNT; i++) {
-        struct pl_slot_shape s;
-        pl_model_slot(m, (enum pl_slot)i, &s);
-        if (!s.present || (linear_only && !slots[i].linear)) continue;
-        total += s.rows * s.cols * (s.per_layer ? m->layers : 1);
-    }
+    for (uint64_t l = 0; l < m->layers; l++)
+        for (int i = 0; i < PL_SLOT_COUNT; i++) {
+            struct pl_slot_shape s;
+            pl_model_slot(m, l, (enum pl_slot)i, &s);
+            if (!s.present || (linear_only && !slots[i].linear)) continue;
+            if (s.per_layer || l == 0) total += s.rows * s.cols;
+        }
     return total;
 }
 
@@ -225,13 +280,14 @@ uint64_t pl_model_linear_params(const struct pl_model *m) {
     return count(m, true);
 }
 
-uint64_t pl_model_lora_params(const struct pl_model *m, uint32_t mask, uint64_t r,
+uint64_t pl_model_lora_params(const struct pl_model *m, pl_row_set set, uint64_t r,
                               uint64_t first_layer) {
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
     uint32_t n_rows = pl_model_rows(m, rows);
-    uint64_t layers = first_layer < m->layers ? m->layers - first_layer : 0, total = 0;
-    for (uint32_t i = 0; i < n_rows; i++) {
-        if (mask >> i & 1) total += layers * r * (rows[i].rows + rows[i].cols);
-    }
+    uint64_t total = 0;
+    for (uint64_t l = first_layer; l < m->layers; l++)
+        for (uint32_t i = 0; i < n_rows; i++)
+            if (pl_row_set_has(set, i) && pl_model_row_in(m, &rows[i], l))
+                total += r * (rows[i].rows + rows[i].cols);
     return total;
 }

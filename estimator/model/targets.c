@@ -206,7 +206,7 @@ static bool is_in_layers(const struct finder *f, enum pl_target_field field, enu
 
 /* Marks in marks[layer] the rows that one name stands for; *found: there is one. */
 static pl_err mark_name(struct finder *f, enum pl_target_field field,
-                        const struct pl_target_names *names, uint32_t item, uint32_t *marks,
+                        const struct pl_target_names *names, uint32_t item, pl_row_set *marks,
                         bool *found) {
     const bool by_path = needs_path(names, item);
     *found = false;
@@ -218,14 +218,14 @@ static pl_err mark_name(struct finder *f, enum pl_target_field field,
             if (fit == FIT_NONE) continue;
             if (field == PL_TARGET_MODULES) PL_TRY(check_adaptable(f, r, l));
             *found = true;
-            if (is_in_layers(f, field, fit, r, l)) marks[l] |= UINT32_C(1) << r;
+            if (is_in_layers(f, field, fit, r, l)) marks[l] |= pl_row_set_of(r);
         }
     }
     return PL_ERR_OK;
 }
 
 static pl_err mark_names(struct finder *f, enum pl_target_field field,
-                         const struct pl_target_names *names, uint32_t *marks) {
+                         const struct pl_target_names *names, pl_row_set *marks) {
     bool any = field == PL_TARGET_EXCLUDED, found;
     memset(marks, 0, f->m->layers * sizeof *marks);
     for (uint32_t i = 0; i < names->n; i++) {
@@ -281,40 +281,40 @@ static pl_err refuse_whole(struct finder *f, const char *name) {
 }
 
 /* The rows that an entry names, in the first layer of those that layers have. */
-static uint32_t rows_named(const struct finder *f, const char *name) {
-    uint32_t mask = 0;
+static pl_row_set rows_named(const struct finder *f, const char *name) {
+    pl_row_set set = 0;
     char path[128];
     for (uint32_t r = 0; r < f->n_rows; r++) {
         pl_target_path(&f->rows[r], 0, path);
-        if (fit_path(name, path) != FIT_NONE) mask |= UINT32_C(1) << r;
+        if (fit_path(name, path) != FIT_NONE) set |= pl_row_set_of(r);
     }
-    return mask;
+    return set;
 }
 
 /* V3. What an adapter on disk names in vain had no effect on it. */
-static pl_err find_whole(struct finder *f, uint32_t *out) {
+static pl_err find_whole(struct finder *f, pl_row_set *out) {
     for (uint32_t i = 0; i < f->c->whole.n; i++) {
-        const uint32_t mask = rows_named(f, f->c->whole.items[i]);
-        bool can = mask || f->c->of_file;
+        const pl_row_set set = rows_named(f, f->c->whole.items[i]);
+        bool can = set || f->c->of_file;
         for (uint32_t r = 0; r < f->n_rows; r++)
-            if (mask >> r & 1) can = can && !f->rows[r].per_layer && !f->rows[r].vector;
+            if (pl_row_set_has(set, r)) can = can && !f->rows[r].per_layer && !f->rows[r].vector;
         if (!can) return refuse_whole(f, f->c->whole.items[i]);
-        *out |= mask;
+        *out |= set;
     }
     return PL_ERR_OK;
 }
 
 /* ---- all of it ---- */
 
-static uint32_t rows_outside_layers(const struct finder *f) {
-    uint32_t mask = 0;
+static pl_row_set rows_outside_layers(const struct finder *f) {
+    pl_row_set set = 0;
     for (uint32_t r = 0; r < f->n_rows; r++)
-        if (!f->rows[r].per_layer) mask |= UINT32_C(1) << r;
-    return mask;
+        if (!f->rows[r].per_layer) set |= pl_row_set_of(r);
+    return set;
 }
 
 static pl_err find_targets(struct finder *f, struct pl_targets *out) {
-    uint32_t excluded[PL_MODEL_MAX_LAYERS], *marks = out->absent;
+    pl_row_set excluded[PL_MODEL_MAX_LAYERS], *marks = out->absent;
     if (f->c->modules.n == 0) {
         f->wrong = PL_TARGET_MODULES;
         return pl_diag_set(f->d, PL_ERR_CONFIG_RANGE, "`%s` names no module",
@@ -324,7 +324,7 @@ static pl_err find_targets(struct finder *f, struct pl_targets *out) {
     PL_TRY(mark_names(f, PL_TARGET_MODULES, &f->c->modules, marks));
     PL_TRY(mark_names(f, PL_TARGET_EXCLUDED, &f->c->excluded, excluded));
     PL_TRY(find_whole(f, &out->whole));
-    const uint32_t once = rows_outside_layers(f);
+    const pl_row_set once = rows_outside_layers(f);
     for (uint64_t l = 0; l < f->m->layers; l++) {
         marks[l] &= ~(excluded[l] | out->whole);
         out->once |= marks[l] & once;

@@ -47,15 +47,15 @@ enum pl_target_field {
     PL_TARGET_WHOLE,
 };
 
-/* Results, as masks over pl_model_modules(). */
+/* Results, as sets of pl_model_modules(). */
 struct pl_targets {
-    uint32_t whole;                       /* trained as they are */
-    uint32_t once;                        /* with an adapter, outside the layers */
-    uint32_t rows;                        /* with an adapter in some layer */
-    uint32_t absent[PL_MODEL_MAX_LAYERS]; /* a subset of `rows`: those without an adapter in a
-                                             layer */
+    pl_row_set whole;                       /* trained as they are */
+    pl_row_set once;                        /* with an adapter, outside the layers */
+    pl_row_set rows;                        /* with an adapter in some layer */
+    pl_row_set absent[PL_MODEL_MAX_LAYERS]; /* a subset of `rows`: those without an adapter in a
+                                               layer */
 };
-static inline uint32_t pl_targets_of_layer(const struct pl_targets *t, uint64_t layer) {
+static inline pl_row_set pl_targets_of_layer(const struct pl_targets *t, uint64_t layer) {
     return t->rows & ~t->absent[layer];
 }
 

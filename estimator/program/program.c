@@ -45,7 +45,7 @@ static void module_name(const struct pl_program *p, const struct pl_tensor *t, c
     struct pl_slot_shape shape;
     buf[0] = 0;
     if (t->role == PL_ROLE_LORA_A) {
-        pl_model_slot(p->model, t->slot, &shape);
+        pl_model_slot(p->model, t->layer, t->slot, &shape);
         snprintf(buf, 32, "%s.", shape.name);
     } else if (t->role == PL_ROLE_LORA_B || t->role == PL_ROLE_CODES) {
         pl_model_modules(p->model, rows);
@@ -99,14 +99,15 @@ uint32_t pl_tensor_parts(const struct pl_program *p, uint32_t id,
     uint32_t index[PL_MODEL_SLOT_ROWS];
     if (t->role == PL_ROLE_LORA_B || t->role == PL_ROLE_CODES)
         return add_part(out, 0, (struct pl_part){t->row, 0, t->dims[0]});
-    uint32_t n = 0, n_rows = pl_model_slot_rows(p->model, t->slot, rows, index);
+    uint32_t n = 0, n_rows = pl_model_slot_rows(p->model, t->layer, t->slot, rows, index);
     for (uint32_t i = 0; i < n_rows; i++) {
         const uint32_t r = index[i];
         if (t->role == PL_ROLE_WEIGHT)
             n = add_part(out, n, (struct pl_part){r, rows[i].row0, rows[i].rows});
         else if (t->slot == PL_SLOT_EMBED)
             n = add_part(out, n, (struct pl_part){r, 0, t->dims[0]});
-        else if (pl_shape_adapted_rows(&p->shape, t->layer) >> r & 1) /* stacked in row order */
+        else if (pl_row_set_has(pl_shape_adapted_rows(&p->shape, t->layer),
+                                r)) /* stacked in row order */
             n = add_part(out, n, (struct pl_part){r, n * p->shape.lora_r, p->shape.lora_r});
     }
     return n;

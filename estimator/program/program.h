@@ -267,8 +267,8 @@ enum pl_dtype pl_job_base_dtype(const struct pl_job *job, const struct pl_model 
 bool pl_job_base_may_be_narrow(const struct pl_job *job, const struct pl_traits *traits);
 bool pl_job_trains_embedding(const struct pl_job *job);
 
-/* Mask over pl_model_modules(): what carries an adapter in a layer, or (PL_NONE) outside them. */
-static inline uint32_t pl_shape_adapted_rows(const struct pl_job_shape *s, uint64_t layer) {
+/* The rows that carry an adapter in a layer, or (PL_NONE) outside of layers. */
+static inline pl_row_set pl_shape_adapted_rows(const struct pl_job_shape *s, uint64_t layer) {
     if (layer == PL_NONE) return s->lora_targets.once;
     return layer < s->freeze_layers ? 0 : pl_targets_of_layer(&s->lora_targets, layer);
 }

@@ -272,13 +272,13 @@ static pl_err find_targets(const struct pl_job *job, const struct pl_model *m,
     return err;
 }
 
-/* True if a mask over pl_model_modules() has a row of the slot. */
-static bool has_slot(const struct pl_model *m, uint32_t mask, enum pl_slot slot) {
+/* True if a set has a row of the slot. */
+static bool has_slot(const struct pl_model *m, pl_row_set set, enum pl_slot slot) {
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
-    if (!mask) return false;
+    if (!set) return false;
     uint32_t n = pl_model_modules(m, rows);
     for (uint32_t r = 0; r < n; r++)
-        if (rows[r].slot == slot && (mask >> r & 1)) return true;
+        if (rows[r].slot == slot && pl_row_set_has(set, r)) return true;
     return false;
 }
 

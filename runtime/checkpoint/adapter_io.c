@@ -28,7 +28,7 @@ struct adapted {
     const struct pl_program *p;
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
     uint32_t n_rows;
-    uint32_t same;   /* what a layer adapts that adapts anything */
+    pl_row_set same; /* what a layer adapts that adapts anything */
     uint64_t layers; /* how many do */
     bool uniform;
 };
@@ -37,7 +37,7 @@ static void find_adapted(struct adapted *a, const struct pl_program *p) {
     *a = (struct adapted){.p = p, .uniform = true};
     a->n_rows = pl_model_modules(p->model, a->rows);
     for (uint64_t l = 0; l < p->model->layers; l++) {
-        uint32_t mask = pl_shape_adapted_rows(&p->shape, l);
+        const pl_row_set mask = pl_shape_adapted_rows(&p->shape, l);
         if (!mask) continue;
         a->uniform = a->uniform && (!a->layers || mask == a->same);
         a->same = mask;
@@ -46,10 +46,10 @@ static void find_adapted(struct adapted *a, const struct pl_program *p) {
 }
 
 static void put_paths(json_t **list, const struct adapted *a, uint64_t layer) {
-    const uint32_t mask = pl_shape_adapted_rows(&a->p->shape, layer);
+    const pl_row_set mask = pl_shape_adapted_rows(&a->p->shape, layer);
     char path[128];
     for (uint32_t r = 0; r < a->n_rows; r++) {
-        if (!(mask >> r & 1)) continue;
+        if (!pl_row_set_has(mask, r)) continue;
         pl_target_path(&a->rows[r], layer, path);
         pl_json_append(list, json_string(path));
     }
@@ -59,7 +59,7 @@ static void put_paths(json_t **list, const struct adapted *a, uint64_t layer) {
 static json_t *target_list(const struct adapted *a) {
     json_t *list = json_array();
     for (uint32_t r = 0; a->uniform && r < a->n_rows; r++)
-        if (a->same >> r & 1) pl_json_append(&list, json_string(a->rows[r].module));
+        if (pl_row_set_has(a->same, r)) pl_json_append(&list, json_string(a->rows[r].module));
     for (uint64_t l = 0; !a->uniform && l < a->p->model->layers; l++)
         put_paths(&list, a, l);
     put_paths(&list, a, PL_NONE);
@@ -85,11 +85,12 @@ static const char *end_of_path(const struct pl_param_row *row, char path[128]) {
 
 static json_t *whole_list(const struct adapted *a) {
     char path[128];
-    const uint32_t whole = a->p->shape.lora_targets.whole;
+    const pl_row_set whole = a->p->shape.lora_targets.whole;
     if (!whole) return json_null();
     json_t *list = json_array();
     for (uint32_t r = 0; r < a->n_rows; r++)
-        if (whole >> r & 1) pl_json_append(&list, json_string(end_of_path(&a->rows[r], path)));
+        if (pl_row_set_has(whole, r))
+            pl_json_append(&list, json_string(end_of_path(&a->rows[r], path)));
     return list;
 }
 
@@ -160,14 +161,14 @@ pl_err pl_adapter_put(const struct pl_tensor_io *io, struct pl_outbox *o, const 
     return pl_companions_put(o, companions, source.buffer, source.buffer_bytes, d);
 }
 
-static void join_rows(const struct pl_program *p, uint32_t mask, char out[NAMES_TEXT]) {
+static void join_rows(const struct pl_program *p, pl_row_set mask, char out[NAMES_TEXT]) {
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
     uint32_t n_rows = pl_model_modules(p->model, rows);
     char path[128];
     int len = 0;
     snprintf(out, NAMES_TEXT, "none");
     for (uint32_t r = 0; r < n_rows && len < NAMES_TEXT; r++)
-        if (mask >> r & 1)
+        if (pl_row_set_has(mask, r))
             len += snprintf(out + len, (size_t)(NAMES_TEXT - len), "%s%s", len ? ", " : "",
                             end_of_path(&rows[r], path));
 }

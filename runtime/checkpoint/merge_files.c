@@ -32,8 +32,8 @@ static pl_err add_matrices(struct pl_merge_files *f, const struct pl_param_row *
     struct pl_window a = whole(r, 2, dims[0][0], dims[0][1]);
     struct pl_window b = whole(r, 2, dims[1][0], dims[1][1]);
     a.turned = row->slot == PL_SLOT_EMBED;
-    uint32_t adapted = row->per_layer ? pl_targets_of_layer(&f->targets, layer) : f->targets.once;
-    if (!(adapted >> r & 1)) return PL_ERR_OK;
+    pl_row_set adapted = row->per_layer ? pl_targets_of_layer(&f->targets, layer) : f->targets.once;
+    if (!pl_row_set_has(adapted, r)) return PL_ERR_OK;
     pl_window_adapter_name(row, layer, 'A', a.name);
     pl_window_adapter_name(row, layer, 'B', b.name);
     f->a_of[f->weights.n - 1] = f->matrices.n;
@@ -65,7 +65,7 @@ static pl_err add_wholes(struct pl_merge_files *f, const struct pl_param_row *ro
                          struct pl_diag *d) {
     for (uint32_t i = 0; i < f->weights.n; i++) {
         struct pl_window w = f->weights.items[i];
-        if (!(f->targets.whole >> w.row & 1)) continue;
+        if (!pl_row_set_has(f->targets.whole, w.row)) continue;
         pl_window_whole_name(&rows[w.row], w.name);
         f->whole_of[i] = f->matrices.n;
         PL_TRY(pl_windows_append(&f->matrices, &w, d));
@@ -81,7 +81,8 @@ static pl_err list_tensors(struct pl_merge_files *f, const struct pl_model *m, s
     if (!f->a_of || !f->whole_of) return pl_host_oom(d, "the list of tensors");
     for (uint64_t layer = 0; layer < m->layers; layer++)
         for (uint32_t r = 0; r < n_rows; r++)
-            if (rows[r].per_layer || layer == 0) PL_TRY(add_tensor(f, &rows[r], r, layer, d));
+            if ((rows[r].per_layer || layer == 0) && pl_model_row_in(m, &rows[r], layer))
+                PL_TRY(add_tensor(f, &rows[r], r, layer, d));
     f->pairs = f->matrices.n;
     return add_wholes(f, rows, d);
 }
@@ -100,7 +101,7 @@ static uint32_t weight_of_slot(const struct pl_merge_files *f, const struct pl_p
     const enum pl_slot holder = tied && !f->unties ? PL_SLOT_EMBED : slot;
     for (uint32_t i = 0; i < f->weights.n; i++) {
         const uint32_t r = f->weights.items[i].row;
-        if (rows[r].slot == holder) return f->targets.whole >> r & 1 ? PL_NONE : i;
+        if (rows[r].slot == holder) return pl_row_set_has(f->targets.whole, r) ? PL_NONE : i;
     }
     return PL_NONE;
 }

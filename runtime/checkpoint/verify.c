@@ -162,7 +162,7 @@ static pl_err check_model(const struct pl_weight_files *f, const char *dir, stru
     const uint32_t n = pl_model_rows(&m, rows);
     for (uint32_t r = 0; r < n; r++)
         for (uint64_t layer = 0; layer < (rows[r].per_layer ? m.layers : 1); layer++)
-            PL_TRY(check_row(f, &rows[r], layer, d));
+            if (pl_model_row_in(&m, &rows[r], layer)) PL_TRY(check_row(f, &rows[r], layer, d));
     return PL_ERR_OK;
 }
 

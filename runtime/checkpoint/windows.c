@@ -54,9 +54,17 @@ static uint32_t find_of(const struct pl_program *p, enum pl_role role, uint32_t 
     return PL_NONE;
 }
 
+/* Returns a row as the layer of a tensor has it. */
+static struct pl_param_row row_in(const struct pl_program *p, uint32_t id,
+                                  const struct pl_param_row *row) {
+    struct pl_param_row own = *row;
+    pl_model_row_in(p->model, &own, p->tensors[id].layer);
+    return own;
+}
+
 static struct pl_window weight_window(const struct pl_program *p, uint32_t id, uint32_t r,
                                       const struct pl_param_row *rows) {
-    const struct pl_param_row *row = &rows[r];
+    const struct pl_param_row own = row_in(p, id, &rows[r]), *row = &own;
     const struct pl_tensor *t = &p->tensors[id];
     bool codes = t->role == PL_ROLE_CODES;
     struct pl_window item = {.tensor = id,
@@ -141,8 +149,9 @@ static pl_err add_adapter_part(struct pl_windows *w, const struct pl_program *p,
                              .rank = 2,
                              .finite = true,
                              .turned = a && t->slot == PL_SLOT_EMBED};
-    pl_window_adapter_dims(&rows[r], p->shape.lora_r, a ? 'A' : 'B', item.dims);
-    pl_window_adapter_name(&rows[r], t->layer, a ? 'A' : 'B', item.name);
+    const struct pl_param_row own = row_in(p, id, &rows[r]);
+    pl_window_adapter_dims(&own, p->shape.lora_r, a ? 'A' : 'B', item.dims);
+    pl_window_adapter_name(&own, t->layer, a ? 'A' : 'B', item.name);
     return add_window(w, p, item, row0, d);
 }
 

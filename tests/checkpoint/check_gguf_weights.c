@@ -178,9 +178,8 @@ START_TEST(the_metadata_is_the_config) {
     const uint64_t y[] = {wanted.hidden, wanted.layers, wanted.heads,    wanted.kv_heads,
                           wanted.ffn,    wanted.vocab,  wanted.head_dim, wanted.max_positions};
     ck_assert_mem_eq(x, y, sizeof x);
-    const bool p[] = {m.tied, m.qkv_bias, m.o_bias, m.mlp_bias, m.qk_norm, m.post_norms};
-    const bool q[] = {wanted.tied,     wanted.qkv_bias, wanted.o_bias,
-                      wanted.mlp_bias, wanted.qk_norm,  wanted.post_norms};
+    const bool p[] = {m.tied, m.qkv_bias, m.o_bias, m.mlp_bias, m.qk_norm};
+    const bool q[] = {wanted.tied, wanted.qkv_bias, wanted.o_bias, wanted.mlp_bias, wanted.qk_norm};
     ck_assert_mem_eq(p, q, sizeof p);
     ck_assert_double_eq(m.rms_eps, wanted.rms_eps);
     ck_assert_double_eq(m.score_scale, wanted.score_scale);
@@ -190,6 +189,7 @@ START_TEST(the_metadata_is_the_config) {
     for (uint64_t i = 0; i < m.layers; i++) {
         ck_assert_uint_eq(m.layer[i].window, wanted.layer[i].window);
         ck_assert_uint_eq(m.layer[i].rope, wanted.layer[i].rope);
+        ck_assert_int_eq(m.layer[i].kind, wanted.layer[i].kind);
     }
     ck_assert_int_eq(m.bos, wanted.bos);
     ck_assert_int_eq(m.pad, wanted.pad);

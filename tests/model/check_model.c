@@ -77,7 +77,7 @@ static uint64_t tensors(const struct pl_model *m) {
     return n;
 }
 
-static int bits(uint32_t mask) {
+static int bits(pl_row_set mask) {
     int n = 0;
     for (; mask; mask &= mask - 1)
         n++;
@@ -104,7 +104,7 @@ START_TEST(every_published_model_has_its_exact_counts) {
     const char *const all[] = {"all-linear"};
     struct pl_targets targets;
     ck_assert_int_eq(targets_of(&m, all, 1, &targets, NULL), PL_ERR_OK);
-    const uint32_t mask = targets.rows;
+    const pl_row_set mask = targets.rows;
     ck_assert_uint_eq(pl_model_param_count(&m), params);
     ck_assert_uint_eq(m.tied, tied);
     ck_assert_uint_eq(pl_model_linear_params(&m), linear);
@@ -127,7 +127,7 @@ START_TEST(file_rows_cover_every_slot_without_gap_or_overlap) {
     }
     for (int s = 0; s < PL_SLOT_COUNT; s++) {
         struct pl_slot_shape shape;
-        pl_model_slot(&m, (enum pl_slot)s, &shape);
+        pl_model_slot(&m, 0, (enum pl_slot)s, &shape);
         ck_assert_uint_eq(next[s], shape.present ? shape.rows : 0);
     }
 }
@@ -579,6 +579,7 @@ START_TEST(gemma_layers_have_windows_and_ropes_of_their_own) {
         const bool local = gemma_layers[_i].layers[i] == 'w';
         ck_assert_uint_eq(m.layer[i].window, local ? 9 : 0);
         ck_assert_uint_eq(m.layer[i].rope, local);
+        ck_assert_int_eq(m.layer[i].kind, PL_LAYER_FOUR_NORM);
     }
     ck_assert_uint_eq(m.n_ropes, 2);
     ck_assert_double_eq(m.rope[0].theta, gemma_layers[_i].theta);
@@ -587,8 +588,8 @@ START_TEST(gemma_layers_have_windows_and_ropes_of_their_own) {
     ck_assert_int_eq(m.rope[1].type, PL_ROPE_DEFAULT);
     ck_assert_double_eq(m.score_scale, 0.1);
     ck_assert_double_eq(m.embed_scale, 8);
-    ck_assert(m.activation == PL_ACTIVATION_GELU_TANH && m.post_norms && m.unit_offset &&
-              m.heads == 8 && m.vocab == 262208);
+    ck_assert(m.activation == PL_ACTIVATION_GELU_TANH && m.unit_offset && m.heads == 8 &&
+              m.vocab == 262208);
 }
 END_TEST
 
@@ -625,7 +626,7 @@ START_TEST(lora_targets_are_modules_of_the_model) {
     const char *const two[] = {"down_proj", "q_proj"};
     struct pl_targets targets;
     ck_assert_int_eq(targets_of(&m, two, 2, &targets, NULL), PL_ERR_OK);
-    const uint32_t mask = targets.rows;
+    const pl_row_set mask = targets.rows;
     for (uint32_t i = 0; i < n; i++) {
         bool wanted = rows[i].module && (strcmp(rows[i].module, "q_proj") == 0 ||
                                          strcmp(rows[i].module, "down_proj") == 0);

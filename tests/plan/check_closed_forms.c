@@ -257,8 +257,9 @@ static uint64_t kept_of_layer(const struct pl_planned *p, uint32_t layer) {
 
 static uint64_t expected_kept(const struct pl_model *m, uint64_t n, uint64_t b, uint32_t level) {
     uint64_t c = m->hidden, q = m->heads * m->head_dim, k = m->kv_heads * m->head_dim, f = m->ffn;
-    const uint64_t post = m->post_norms ? c : 0; /* input of a norm after each block */
-    const uint64_t norms = 4 * (m->post_norms ? 4 : 2), statistics = 4 * m->heads + norms;
+    const uint64_t post =
+        m->layer[0].kind == PL_LAYER_FOUR_NORM ? c : 0; /* input of a norm after each block */
+    const uint64_t norms = 4 * (post ? 4 : 2), statistics = 4 * m->heads + norms;
     switch (level) {
     case PL_RECOMPUTE_NONE:
         return n * (b * (4 * c + 2 * q + 2 * k + 3 * f + 2 * post) + statistics);

@@ -134,8 +134,10 @@ START_TEST(rows_of_broken_blocks_stay_together) {
     struct pl_job_shape s = shape_of(0);
     struct pl_planned whole, same;
     model.hidden -= 2;
-    model.ffn -= 2;
-    model.head_dim -= 2;
+    for (uint64_t i = 0; i < model.layers; i++) {
+        model.layer[i].ffn -= 2;
+        model.layer[i].head_dim -= 2;
+    }
     make_plan(&whole, &s);
     s.unpack_bytes = 4096;
     make_plan(&same, &s);

@@ -42,12 +42,18 @@ static pl_var four_norm_layer(struct pl_tape *t, pl_var x, pl_var below, pl_var 
     return pl_tape_post_norm(t, PL_SLOT_POST2, y, "x_next");
 }
 
+/* Returns what the layer adds to its trunk, in *trunk. */
+typedef pl_var (*forward_fn)(struct pl_tape *t, pl_var x, pl_var below, pl_var *trunk);
+
+static const forward_fn forwards[PL_LAYER_KIND_COUNT] = {[PL_LAYER_PRE_NORM] = pre_norm_layer,
+                                                         [PL_LAYER_FOUR_NORM] = four_norm_layer,
+                                                         PL_LAYER_FORWARDS_OF_A_TEST};
+
 struct pl_val pl_build_layer(struct pl_builder *b, struct pl_val *trunk, struct pl_val pending,
                              bool need_dx, struct pl_tape *t) {
     pl_var below, x2;
     const pl_var x = pl_tape_begin(t, b, *trunk, pending, need_dx, &below);
-    const pl_var next =
-        b->m->post_norms ? four_norm_layer(t, x, below, &x2) : pre_norm_layer(t, x, below, &x2);
+    const pl_var next = forwards[b->m->layer[b->layer].kind](t, x, below, &x2);
     *trunk = pl_tape_value(t, x2);
     return pl_tape_value(t, next);
 }

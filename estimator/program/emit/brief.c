@@ -19,7 +19,7 @@ static uint32_t ends_of(const struct pl_job_shape *s) {
 static bool are_alike(const struct pl_builder *b, uint64_t lowest, uint64_t i, uint64_t j) {
     const struct pl_layer *x = &b->m->layer[i], *y = &b->m->layer[j];
     const struct pl_job_shape *s = b->s;
-    return x->window == y->window && x->rope == y->rope && (i > lowest) == (j > lowest) &&
+    return pl_layers_are_alike(x, y) && (i > lowest) == (j > lowest) &&
            (i < s->freeze_layers) == (j < s->freeze_layers) &&
            pl_shape_adapted_rows(s, i) == pl_shape_adapted_rows(s, j) &&
            pl_recompute_of_layer(s->recompute, i) == pl_recompute_of_layer(s->recompute, j);

@@ -166,8 +166,6 @@ static pl_err create(const struct pl_model *m, const struct pl_job_shape *shape,
                            .s = &p->shape,
                            .d = d,
                            .layer = PL_NONE,
-                           .q = m->heads * m->head_dim,
-                           .k = m->kv_heads * m->head_dim,
                            .n = tokens,
                            .n_targets = shape->inference ? shape->batch_size : tokens,
                            .seqs = p->seqs};

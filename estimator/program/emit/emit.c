@@ -203,6 +203,13 @@ struct pl_operand pl_build_product_workspace(struct pl_builder *b, enum pl_op_ki
     return workspace(b, pl_product_workspace_bytes(&b->p->traits, kind, attr, m));
 }
 
+void pl_build_enter_layer(struct pl_builder *b, uint64_t layer) {
+    const struct pl_layer *l = &b->m->layer[layer];
+    b->layer = (uint32_t)layer;
+    b->q = b->m->heads * l->head_dim;
+    b->k = (uint64_t)l->kv_heads * l->head_dim;
+}
+
 bool pl_build_trains(const struct pl_builder *b, uint32_t tensor) {
     return b->training && b->err == PL_ERR_OK && tensor != PL_NONE &&
            b->p->tensors[tensor].trainable;

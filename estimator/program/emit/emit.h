@@ -114,7 +114,8 @@ struct pl_builder {
     uint32_t sample_kv[2];           /* keys, values of samples: of all layers */
     uint32_t partials;
     struct pl_parts_kept *updates; /* [n_job_tensors], states.c; NULL outside of updates */
-    uint64_t q, k, n;              /* Q, K columns; N tokens */
+    uint64_t q, k;                 /* Q, K columns of the current layer */
+    uint64_t n;                    /* N tokens */
     uint64_t n_targets;            /* capacity of target rows: N, or the sequences of GENERATE */
     uint64_t seqs;                 /* capacity of sequences */
 };
@@ -176,6 +177,8 @@ struct pl_operand pl_build_product_workspace(struct pl_builder *b, enum pl_op_ki
                                              const struct pl_attr *attr, struct pl_operand x,
                                              struct pl_operand w, struct pl_operand y);
 
+/* Makes a layer that of the ops that follow. */
+void pl_build_enter_layer(struct pl_builder *b, uint64_t layer);
 bool pl_build_trains(const struct pl_builder *b, uint32_t tensor);       /* false for PL_NONE */
 uint32_t pl_build_weight(const struct pl_builder *b, enum pl_slot slot); /* weight of the current
                                                                             layer */

@@ -25,14 +25,16 @@ uint64_t pl_build_generate_tokens(const struct pl_job_shape *s, uint64_t seqs) {
 static uint32_t add_cache(struct pl_builder *b, const char *name, enum pl_role role,
                           uint64_t layer) {
     return pl_build_tensor(
-        b, (struct pl_tensor){.name = name,
-                              .layer = (uint32_t)layer,
-                              .dims = {b->s->batch_size * b->s->max_seq_length, b->k, 1},
-                              .dtype = b->s->dtype,
-                              .category = PL_CATEGORY_KV_CACHE,
-                              .scope = PL_SCOPE_JOB,
-                              .role = role,
-                              .of = PL_NONE});
+        b, (struct pl_tensor){
+               .name = name,
+               .layer = (uint32_t)layer,
+               .dims = {b->s->batch_size * b->s->max_seq_length,
+                        (uint64_t)b->m->layer[layer].kv_heads * b->m->layer[layer].head_dim, 1},
+               .dtype = b->s->dtype,
+               .category = PL_CATEGORY_KV_CACHE,
+               .scope = PL_SCOPE_JOB,
+               .role = role,
+               .of = PL_NONE});
 }
 
 void pl_build_kv_cache(struct pl_builder *b) {

@@ -33,7 +33,7 @@ static bool slot_trains(const struct pl_builder *b, enum pl_slot slot, uint64_t 
     if (b->s->mode != PL_MODE_FULL || b->s->inference) return false;
     if (slot == PL_SLOT_EMBED) return pl_build_embedding_trains(b);
     struct pl_slot_shape shape;
-    pl_model_slot(b->m, slot, &shape);
+    pl_model_slot(b->m, layer, slot, &shape);
     return !shape.per_layer || layer >= b->s->freeze_layers;
 }
 
@@ -44,7 +44,7 @@ static enum pl_dtype weight_dtype(const struct pl_builder *b, enum pl_slot slot)
 
 static void add_weight(struct pl_builder *b, enum pl_slot slot, uint64_t layer) {
     struct pl_slot_shape shape;
-    pl_model_slot(b->m, slot, &shape);
+    pl_model_slot(b->m, layer, slot, &shape);
     uint32_t *id = &b->weight[layer * PL_SLOT_COUNT + slot];
     *id = PL_NONE;
     const bool copy = slot == PL_SLOT_HEAD && pl_shape_unties(b->s, b->m);
@@ -72,7 +72,7 @@ static void add_weights(struct pl_builder *b) {
         if (pl_program_skips(b->p, l)) continue;
         for (uint32_t s = 0; s < PL_SLOT_COUNT; s++) {
             struct pl_slot_shape shape;
-            pl_model_slot(b->m, s, &shape);
+            pl_model_slot(b->m, l, s, &shape);
             if (shape.per_layer || l == 0) add_weight(b, s, l);
         }
     }
@@ -98,20 +98,22 @@ static uint32_t add_adapter_matrix(struct pl_builder *b, enum pl_role role, enum
 }
 
 /* layer PL_NONE: of a slot that the model has once, which is in layer 0 of the list. */
-static void add_slot_adapter(struct pl_builder *b, enum pl_slot slot, uint32_t layer,
-                             const struct pl_param_row *rows, uint32_t n_rows) {
+static void add_slot_adapter(struct pl_builder *b, enum pl_slot slot, uint32_t layer) {
     struct pl_adapter_slot *a = &b->adapter[pl_build_slot_index(layer, slot)];
-    uint32_t row_of_part[PL_MAX_PARTS], adapted = pl_shape_adapted_rows(b->s, layer);
+    struct pl_param_row rows[PL_MODEL_SLOT_ROWS];
+    uint32_t index[PL_MODEL_SLOT_ROWS], row_of_part[PL_MAX_PARTS];
+    const pl_row_set adapted = pl_shape_adapted_rows(b->s, layer);
+    const uint32_t n_rows = adapted ? pl_model_slot_rows(b->m, layer, slot, rows, index) : 0;
     for (uint32_t i = 0; i < n_rows; i++) {
-        if (rows[i].slot != slot || !(adapted >> i & 1)) continue;
-        row_of_part[a->n_parts] = i;
+        if (!pl_row_set_has(adapted, index[i])) continue;
+        row_of_part[a->n_parts] = index[i];
         a->row0[a->n_parts] = (uint32_t)rows[i].row0;
         a->rows[a->n_parts++] = (uint32_t)rows[i].rows;
     }
     if (!a->n_parts) return;
     uint64_t r = b->s->lora_r;
     a->a = add_adapter_matrix(b, PL_ROLE_LORA_A, slot, layer, row_of_part[0], a->n_parts * r,
-                              rows[row_of_part[0]].cols);
+                              rows[0].cols);
     for (uint32_t p = 0; p < a->n_parts; p++)
         a->b[p] = add_adapter_matrix(b, PL_ROLE_LORA_B, slot, layer, row_of_part[p], a->rows[p], r);
 }
@@ -121,7 +123,7 @@ static void add_embedding_adapter(struct pl_builder *b, const struct pl_param_ro
                                   uint32_t n_rows) {
     struct pl_adapter_slot *a = &b->adapter[pl_build_slot_index(PL_NONE, PL_SLOT_EMBED)];
     for (uint32_t i = 0; i < n_rows; i++) {
-        if (rows[i].slot != PL_SLOT_EMBED || !(b->s->lora_targets.once >> i & 1)) continue;
+        if (rows[i].slot != PL_SLOT_EMBED || !pl_row_set_has(b->s->lora_targets.once, i)) continue;
         *a = (struct pl_adapter_slot){.n_parts = 1, .rows = {(uint32_t)rows[i].cols}};
         a->a = add_adapter_matrix(b, PL_ROLE_LORA_A, PL_SLOT_EMBED, PL_NONE, i, rows[i].rows,
                                   b->s->lora_r);
@@ -130,13 +132,19 @@ static void add_embedding_adapter(struct pl_builder *b, const struct pl_param_ro
     }
 }
 
+static bool is_of_layers(const struct pl_builder *b, enum pl_slot slot) {
+    struct pl_slot_shape shape;
+    pl_model_slot(b->m, 0, slot, &shape);
+    return shape.per_layer;
+}
+
 static void add_adapters(struct pl_builder *b) {
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
     uint32_t n_rows = pl_model_modules(b->m, rows);
     for (uint64_t l = pl_build_lowest_layer(b); l < b->m->layers; l++)
         for (uint32_t s = 0; s < PL_SLOT_COUNT && !pl_program_skips(b->p, l); s++)
-            add_slot_adapter(b, s, (uint32_t)l, rows, n_rows);
-    add_slot_adapter(b, PL_SLOT_HEAD, PL_NONE, rows, n_rows);
+            if (is_of_layers(b, s)) add_slot_adapter(b, s, (uint32_t)l);
+    add_slot_adapter(b, PL_SLOT_HEAD, PL_NONE);
     add_embedding_adapter(b, rows, n_rows);
 }
 

@@ -71,7 +71,7 @@ static void finish(struct pl_builder *b) {
 }
 
 static bool is_targeted(const struct pl_builder *b, uint32_t row) {
-    return (b->s->lora_targets.rows | b->s->lora_targets.once) >> row & 1;
+    return pl_row_set_has(b->s->lora_targets.rows | b->s->lora_targets.once, row);
 }
 
 void pl_build_merge(struct pl_builder *b) {

@@ -34,7 +34,7 @@ PL_ACTIVATIONS(ROW)
 #undef ROW
 
 static struct pl_val gate(struct pl_builder *b, struct pl_val gu) {
-    const uint32_t m = pl_build_activation(b, "m", PL_ROWS_TOKENS, b->m->ffn);
+    const uint32_t m = pl_build_activation(b, "m", PL_ROWS_TOKENS, b->m->layer[b->layer].ffn);
     if (b->err != PL_ERR_OK) return PL_NO_VAL;
     struct pl_operand in[] = {pl_build_tokens(b, gu)}, out[] = {tokens_now(b, m)};
     pl_build_op(b, gates[b->m->activation], (struct pl_attr){0}, in, 1, out, 1);
@@ -79,7 +79,7 @@ static void each_chunk(struct pl_tape *t, const struct pl_step *s, chunk_fn run)
 }
 
 static uint32_t add_gu(struct pl_builder *b) {
-    return pl_build_activation(b, "gu", PL_ROWS_TOKENS, 2 * b->m->ffn);
+    return pl_build_activation(b, "gu", PL_ROWS_TOKENS, 2 * (uint64_t)b->m->layer[b->layer].ffn);
 }
 
 static void forward_chunk(struct pl_tape *t, const struct pl_step *s) {
@@ -110,7 +110,7 @@ static void backward_chunk(struct pl_tape *t, const struct pl_step *s) {
         a_down = pl_build_adapter_a(b, PL_SLOT_DOWN, m);
     }
     b->recompute = false;
-    const uint32_t dm = pl_build_activation(b, "dm", PL_ROWS_TOKENS, b->m->ffn);
+    const uint32_t dm = pl_build_activation(b, "dm", PL_ROWS_TOKENS, b->m->layer[b->layer].ffn);
     if (b->err != PL_ERR_OK) return;
     pl_build_linear_bwd(b, PL_SLOT_DOWN, tokens_now(b, t->values[s->out[0]].grad), m, a_down, dm);
     gate_bwd(b, pl_build_now(b, gu), dm);
@@ -144,7 +144,8 @@ pl_var pl_tape_mlp(struct pl_tape *t, pl_var x, enum pl_value_part part, const c
         return y;
     }
     const pl_var gu =
-        pl_tape_linear(t, PL_SLOT_GU, x, 2 * model->ffn, PL_PART_MLP, PL_TAPE_NAME("gu"));
+        pl_tape_linear(t, PL_SLOT_GU, x, 2 * (uint64_t)t->b->m->layer[t->b->layer].ffn, PL_PART_MLP,
+                       PL_TAPE_NAME("gu"));
     const pl_var m = pl_tape_add_value(t, PL_PART_ROWS, PL_TAPE_NAME("m"));
     pl_tape_record(
         t, (struct pl_step){PL_STEP_GATE, PL_SLOT_GU, {gu, PL_NO_VAR}, {m, PL_NO_VAR, PL_NO_VAR}});

@@ -23,7 +23,7 @@ static enum pl_slot holder_of(const struct pl_builder *b, enum pl_slot slot) {
 bool pl_build_is_quantised(const struct pl_builder *b, enum pl_slot slot) {
     struct pl_slot_shape shape;
     slot = holder_of(b, slot);
-    pl_model_slot(b->m, slot, &shape);
+    pl_model_slot(b->m, b->layer, slot, &shape);
     if (!b->quant || !shape.present || shape.vector) return false;
     return shape.per_layer ||
            (slot == PL_SLOT_HEAD ? b->s->quantize_head : b->s->quantize_embedding);
@@ -66,11 +66,12 @@ static void add_module(struct pl_builder *b, struct pl_quant_slot *q, uint64_t l
 }
 
 void pl_build_quantised_weight(struct pl_builder *b, enum pl_slot slot, uint64_t layer) {
-    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
-    uint32_t n_rows = pl_model_rows(b->m, rows);
+    struct pl_param_row rows[PL_MODEL_SLOT_ROWS];
+    uint32_t index[PL_MODEL_SLOT_ROWS];
+    const uint32_t n_rows = pl_model_slot_rows(b->m, layer, slot, rows, index);
     struct pl_quant_slot *q = &b->quant[layer * PL_SLOT_COUNT + slot];
     for (uint32_t r = 0; r < n_rows; r++)
-        if (rows[r].slot == slot && q->n_parts < PL_MAX_PARTS) add_module(b, q, layer, r, &rows[r]);
+        add_module(b, q, layer, index[r], &rows[r]);
 }
 
 /* Elements [at, at + n) of module p: codes, absmax, absmax8 and offset, as DEQUANT4 has them. `at`
@@ -235,7 +236,7 @@ bool pl_build_next_piece(struct pl_builder *b, enum pl_slot slot, enum pl_panel_
                          struct pl_piece *p) {
     struct pl_slot_shape shape;
     if (b->err != PL_ERR_OK) return false;
-    pl_model_slot(b->m, slot, &shape);
+    pl_model_slot(b->m, b->layer, slot, &shape);
     const bool codes = pl_build_is_quantised(b, slot);
     p->panel += 1 + b->panels_left_out;
     b->panels_left_out = 0;

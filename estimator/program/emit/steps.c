@@ -7,6 +7,10 @@ static struct pl_operand now(const struct pl_builder *b, uint32_t id) {
     return pl_arg(pl_build_now(b, id));
 }
 
+static const struct pl_layer *layer_of(const struct pl_builder *b) {
+    return &b->m->layer[b->layer];
+}
+
 static uint32_t add_rstd(struct pl_builder *b, const char *name, uint64_t cols) {
     return pl_build_step(b, name, PL_ROWS_TOKENS, 0, cols, PL_DTYPE_F32, PL_CATEGORY_ACTIVATIONS);
 }
@@ -191,8 +195,8 @@ static void run_qk_norm(struct pl_tape *t, const struct pl_step *s, uint32_t mis
         const struct half *h = &halves[i];
         struct pl_value *rstd = &t->values[s->out[1 + i]];
         struct pl_attr attr = pl_build_norm_attr(b);
-        attr.head_dim = (uint32_t)b->m->head_dim;
-        const uint32_t r = add_rstd(b, rstd->name, h->cols / b->m->head_dim);
+        attr.head_dim = layer_of(b)->head_dim;
+        const uint32_t r = add_rstd(b, rstd->name, h->cols / layer_of(b)->head_dim);
         struct pl_operand in[] = {pl_arg_cols(qkv, h->col, h->cols),
                                   now(b, pl_build_weight(b, h->slot))};
         struct pl_operand out[] = {pl_arg_cols(pl_build_now(b, qk), h->col, h->cols), now(b, r)};
@@ -217,7 +221,7 @@ static void qk_norm_gradient(struct pl_tape *t, const struct pl_step *s) {
         const struct half *h = &halves[i];
         const uint32_t w = pl_build_weight(b, h->slot);
         struct pl_attr attr = scale_attr(b);
-        attr.head_dim = (uint32_t)b->m->head_dim;
+        attr.head_dim = layer_of(b)->head_dim;
         const struct weight_grad g = weight_grad(b, PL_OP_QK_NORM_BWD, w, &attr, h->cols);
         const struct pl_operand d = pl_arg_cols(pl_build_now(b, grad), h->col, h->cols);
         struct pl_operand in[] = {d,         pl_arg_cols(qkv, h->col, h->cols),
@@ -233,13 +237,13 @@ static void qk_norm_gradient(struct pl_tape *t, const struct pl_step *s) {
 /* Whole heads from a column on. */
 static void rotate_heads(struct pl_builder *b, struct pl_val x, uint64_t col, uint64_t heads,
                          uint32_t table, bool inverse) {
-    const struct pl_rope *rope = &b->m->rope[b->m->layer[b->layer].rope];
+    const struct pl_rope *rope = &b->m->rope[layer_of(b)->rope];
     struct pl_attr attr = {.inverse = inverse,
                            .heads = (uint32_t)heads,
-                           .head_dim = (uint32_t)b->m->head_dim,
+                           .head_dim = layer_of(b)->head_dim,
                            .rot_dim = rope->dim,
                            .long_from = rope->original_max_positions};
-    struct pl_operand qk = pl_arg_cols(x, col, heads * b->m->head_dim);
+    struct pl_operand qk = pl_arg_cols(x, col, heads * layer_of(b)->head_dim);
     struct pl_operand in[] = {qk, pl_arg(b->in.positions), now(b, table),
                               table != b->rope[0] || b->rope[1] == PL_NONE ? pl_arg_none
                                                                            : now(b, b->rope[1])};
@@ -250,13 +254,13 @@ static void rotate_heads(struct pl_builder *b, struct pl_val x, uint64_t col, ui
 /* Queries and keys lie side by side; one op turns both unless queries have a table of their own,
  * whose cos and sin carry what they grow by. Turning back by it is the gradient of both. */
 static void rotate(struct pl_builder *b, struct pl_val x, bool inverse) {
-    const uint32_t table = b->m->layer[b->layer].rope ? b->second_rope : b->rope[0];
+    const uint32_t table = layer_of(b)->rope ? b->second_rope : b->rope[0];
     if (b->query_rope == PL_NONE) {
-        rotate_heads(b, x, 0, b->m->heads + b->m->kv_heads, table, inverse);
+        rotate_heads(b, x, 0, b->m->heads + layer_of(b)->kv_heads, table, inverse);
         return;
     }
     rotate_heads(b, x, 0, b->m->heads, b->query_rope, inverse);
-    rotate_heads(b, pl_build_now(b, x.id), b->q, b->m->kv_heads, b->rope[0], inverse);
+    rotate_heads(b, pl_build_now(b, x.id), b->q, layer_of(b)->kv_heads, b->rope[0], inverse);
 }
 
 static void run_rope(struct pl_tape *t, const struct pl_step *s, uint32_t missing) {
@@ -278,10 +282,10 @@ static void rope_gradient(struct pl_tape *t, const struct pl_step *s) {
 /* --- attention ------------------------------------------------------------------------------- */
 
 static struct pl_attr attention_attr(const struct pl_builder *b) {
-    const uint32_t window = b->m->layer[b->layer].window;
+    const uint32_t window = layer_of(b)->window;
     return (struct pl_attr){.heads = (uint32_t)b->m->heads,
-                            .kv_heads = (uint32_t)b->m->kv_heads,
-                            .head_dim = (uint32_t)b->m->head_dim,
+                            .kv_heads = layer_of(b)->kv_heads,
+                            .head_dim = layer_of(b)->head_dim,
                             .window = window < b->s->max_seq_length ? window : 0,
                             .scale = (float)b->m->score_scale};
 }
