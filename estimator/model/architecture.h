@@ -91,6 +91,10 @@ struct pl_layer {
     uint8_t rope; /* index of the model's rope, or PL_NO_ROPE */
 };
 #define PL_NO_ROPE UINT8_MAX /* no positions (smollm3) */
+/* Columns of the keys of a layer, and of its values. */
+static inline uint64_t pl_layer_kv_columns(const struct pl_layer *x) {
+    return (uint64_t)x->kv_heads * x->head_dim;
+}
 static inline bool pl_layers_are_alike(const struct pl_layer *x, const struct pl_layer *y) {
     return x->kind == y->kind && x->window == y->window && x->rope == y->rope &&
            x->kv_heads == y->kv_heads && x->head_dim == y->head_dim && x->ffn == y->ffn;

@@ -11,7 +11,7 @@ enum extent { X_ZERO, X_ONE, X_V, X_C, X_Q, X_K, X_QK, X_QKV, X_D, X_F, X_2F };
 /* A switch: programs of large models ask for thousands of extents. */
 static uint64_t extent(const struct pl_model *m, uint64_t layer, enum extent x) {
     const struct pl_layer *l = &m->layer[layer];
-    const uint64_t q = m->heads * l->head_dim, k = (uint64_t)l->kv_heads * l->head_dim;
+    const uint64_t q = m->heads * l->head_dim, k = pl_layer_kv_columns(l);
     switch (x) {
     case X_ZERO:
         return 0;

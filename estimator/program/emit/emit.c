@@ -207,7 +207,7 @@ void pl_build_enter_layer(struct pl_builder *b, uint64_t layer) {
     const struct pl_layer *l = &b->m->layer[layer];
     b->layer = (uint32_t)layer;
     b->q = b->m->heads * l->head_dim;
-    b->k = (uint64_t)l->kv_heads * l->head_dim;
+    b->k = pl_layer_kv_columns(l);
 }
 
 bool pl_build_trains(const struct pl_builder *b, uint32_t tensor) {

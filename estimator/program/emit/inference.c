@@ -24,17 +24,16 @@ uint64_t pl_build_generate_tokens(const struct pl_job_shape *s, uint64_t seqs) {
 
 static uint32_t add_cache(struct pl_builder *b, const char *name, enum pl_role role,
                           uint64_t layer) {
-    return pl_build_tensor(
-        b, (struct pl_tensor){
-               .name = name,
-               .layer = (uint32_t)layer,
-               .dims = {b->s->batch_size * b->s->max_seq_length,
-                        (uint64_t)b->m->layer[layer].kv_heads * b->m->layer[layer].head_dim, 1},
-               .dtype = b->s->dtype,
-               .category = PL_CATEGORY_KV_CACHE,
-               .scope = PL_SCOPE_JOB,
-               .role = role,
-               .of = PL_NONE});
+    return pl_build_tensor(b,
+                           (struct pl_tensor){.name = name,
+                                              .layer = (uint32_t)layer,
+                                              .dims = {b->s->batch_size * b->s->max_seq_length,
+                                                       pl_layer_kv_columns(&b->m->layer[layer]), 1},
+                                              .dtype = b->s->dtype,
+                                              .category = PL_CATEGORY_KV_CACHE,
+                                              .scope = PL_SCOPE_JOB,
+                                              .role = role,
+                                              .of = PL_NONE});
 }
 
 void pl_build_kv_cache(struct pl_builder *b) {
@@ -44,15 +43,18 @@ void pl_build_kv_cache(struct pl_builder *b) {
     }
 }
 
+/* One tensor for all layers; a layer with fewer columns uses the first ones. */
 static uint32_t add_sample_cache(struct pl_builder *b, const char *name, enum pl_role role) {
-    uint64_t rows;
+    uint64_t rows, columns = 0;
+    for (uint32_t i = 0; i < b->m->layers; i++)
+        columns = pl_u64_max(columns, pl_layer_kv_columns(&b->m->layer[i]));
     if (!pl_u64_mul(b->m->layers, b->s->max_seq_length, &rows) || rows > UINT32_MAX) {
         b->err = pl_diag_set(b->d, PL_ERR_OVERFLOW,
                              "the cache of samples has more rows than 32 bits can count");
         return PL_NONE;
     }
     const uint32_t id =
-        pl_build_step(b, name, PL_ROWS_FIXED, rows, b->k, b->s->dtype, PL_CATEGORY_KV_CACHE);
+        pl_build_step(b, name, PL_ROWS_FIXED, rows, columns, b->s->dtype, PL_CATEGORY_KV_CACHE);
     if (b->err == PL_ERR_OK) b->p->tensors[id].role = role;
     return id;
 }
@@ -61,7 +63,10 @@ static uint32_t add_sample_cache(struct pl_builder *b, const char *name, enum pl
 static struct pl_operand cache_of_layer(const struct pl_builder *b, int which) {
     const uint64_t rows = b->s->max_seq_length;
     if (b->s->inference) return pl_arg(pl_build_now(b, b->kv[2 * b->layer + which]));
-    return pl_arg_rows(pl_build_now(b, b->sample_kv[which]), b->layer * rows, rows);
+    struct pl_operand cache =
+        pl_arg_rows(pl_build_now(b, b->sample_kv[which]), b->layer * rows, rows);
+    if (b->k < b->p->tensors[cache.id].dims[1]) cache.cols = (uint32_t)b->k;
+    return cache;
 }
 
 struct pl_val pl_build_cached_attention(struct pl_builder *b, struct pl_attr attr, struct pl_val qk,
