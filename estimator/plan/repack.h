@@ -4,8 +4,8 @@
  * Out: the offsets of a lower one, where one is found.
  * The walks of pack.c see one op at a time, so a large interval that begins late finds the free
  * bytes in pieces. Here units are placed from the bottom upwards, whenever they live: next comes
- * the unit whose lowest free offset is the lowest, and of several the hardest, which is the one that
- * meets the most others. A unit that ends above the goal is twice as hard in the next attempt, so
+ * the unit whose lowest free offset is the lowest; of several, the hardest one, which meets the
+ * most others. A unit that ends above the goal is twice as hard in the next attempt, so
  * it comes earlier. The lowest of a few attempts is taken.
  *   R1  K1 and K2 of pack.h hold of what it returns
  *   R2  the height never grows; where it stays, so do the offsets

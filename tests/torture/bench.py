@@ -40,7 +40,7 @@ JOBS = {
     "merged": LORA + "mode: lora\ndtype: bf16\nbatch_size: 1\npacking: true\nsave_steps: 1\n"
                      "save_merged: true\n",
     "qlora": LORA + "mode: qlora\ndtype: bf16\nbatch_size: 2\nsave_steps: 4\n",
-    # What a resumed run refers to are weights that it no longer has, or the base.
+    # A resumed run refers to weights that it no longer has, or to the base.
     "dpo": FULL + "stage: dpo\ndtype: fp32\nbatch_size: 2\nsave_steps: 2\n",
     "kto": LORA.replace("lora_dropout: 0.1\n", "") +
            "mode: lora\nstage: kto\ndtype: bf16\nbatch_size: 2\nsave_steps: 3\n",

@@ -14,7 +14,7 @@ template <typename T> struct clamped {
     float limit, alpha;
 };
 
-/* What a thread has of a row: V columns of m, and the pairs of gu that they are made of. */
+/* A thread has V columns of a row of m, and reads the pairs of gu that they are made of. */
 template <typename T, int V>
 __device__ __forceinline__ void load_pairs(const clamped<T> &t, uint64_t row, uint32_t c,
                                            float (&gu)[2 * V]) {

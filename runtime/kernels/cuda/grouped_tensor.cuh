@@ -8,12 +8,12 @@
  *   S1  a row of a tile in shared memory is an odd number of 16-byte units long, so the eight rows
  *       of an ldmatrix lie in different banks
  *   S2  what lies past the sizes of a part is zero in shared memory, and is not read
- * Needs: grouped.cuh (parts), ptx.cuh (tensor cores, asynchronous copies). */
+ * Needs: grouped_tiles.cuh (parts), ptx.cuh (tensor cores, asynchronous copies). */
 #ifndef PL_RUNTIME_KERNELS_CUDA_GROUPED_TENSOR_CUH
 #define PL_RUNTIME_KERNELS_CUDA_GROUPED_TENSOR_CUH
 
 #include "estimator/card/cards.h"
-#include "runtime/kernels/cuda/grouped.cuh"
+#include "runtime/kernels/cuda/grouped_tiles.cuh"
 #include "runtime/kernels/cuda/ptx.cuh"
 
 static constexpr uint32_t PL_GROUPED_THREADS = 128, PL_GROUPED_COLS = 128;

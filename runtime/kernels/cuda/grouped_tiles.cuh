@@ -1,4 +1,4 @@
-/* grouped.cuh - a product for the rows of every expert with the matrix of that expert, as its
+/* grouped_tiles.cuh - a product for the rows of every expert with the matrix of that expert, as its
  * kernels see it, and the tiles that it is cut into.
  *
  * Which rows are an expert's is known on the device alone. So a launch has as many tiles as any
@@ -9,8 +9,8 @@
  *       inner dimension, so no order of blocks and no grid changes a bit
  *   E2  what lies past the rows of an expert is not read, and not written
  * Needs: common.cuh. */
-#ifndef PL_RUNTIME_KERNELS_CUDA_GROUPED_CUH
-#define PL_RUNTIME_KERNELS_CUDA_GROUPED_CUH
+#ifndef PL_RUNTIME_KERNELS_CUDA_GROUPED_TILES_CUH
+#define PL_RUNTIME_KERNELS_CUDA_GROUPED_TILES_CUH
 
 #include "runtime/kernels/cuda/common.cuh"
 
@@ -20,8 +20,8 @@ struct pl_grouped {
     const int32_t *offsets;          /* of the experts of the call, n + 1 */
     uint32_t n;
     uint64_t own; /* rows of W (or of its gradient) that an expert has */
-    /* Of C in an expert: rows where they are not those of `offsets`, columns; and the inner size
-     * where that is not the rows. */
+    /* The rows of C in an expert, where they are not those of `offsets`, its columns, and the inner
+     * size, where that is not the rows. */
     uint64_t rows, cols, depth;
     uint64_t row_tiles, col_tiles; /* row_tiles: of the call, or of an expert, as rows is */
     float alpha;
