@@ -202,14 +202,14 @@ PL_GRADIENT(GEGLU, GEGLU_BWD)
 PL_OP(ROUTE, route, ROWS, ALONE,
       "expert: those of the k largest logits, the lower one first where two are the same; weight = "
       "softmax over these k, or their part of the softmax over all with attr.softmax_first and "
-      "without attr.normalise. stats, with attr.aux_coef: += the tokens of every expert, += the "
-      "sums over the tokens of the softmax over all",
+      "without attr.normalise. stats, with attr.aux_coef: (=|+=) the tokens of every expert, "
+      "and the sums over the tokens of the softmax over all",
       PL_IN(ROUTE, LOGITS, "logits", FLOAT, NEEDED, N, E)
       PL_IN(ROUTE, STATS, "stats", F64, MAYBE_IN_PLACE, E2, ONE)
       PL_IN(ROUTE, WS, "ws", U8, SCRATCH, ANY, ONE),
       PL_OUT(ROUTE, WEIGHT, "weight", F32, NEEDED, N, KE)
       PL_OUT(ROUTE, EXPERT, "expert", I32, NEEDED, N, KE)
-      PL_OUT(ROUTE, STATS, "stats", F64, MAYBE_IN_PLACE, E2, ONE))
+      PL_OUT(ROUTE, STATS, "stats", F64, OPTIONAL, E2, ONE))
 PL_SCRATCH(ROUTE, pl_ws_route, pl_ws_route)
 PL_GRADIENT(ROUTE, ROUTE_BWD)
 

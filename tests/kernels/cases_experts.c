@@ -64,9 +64,11 @@ static void build_route(struct trial *t) {
     const struct shape s = draw_shape(t);
     start_router(t, &s);
     add_logits(t, &s);
-    if (t->attr.aux_coef > 0)
+    if (t->attr.aux_coef > 0 && draw(t, 0, 1))
         also_out(t, add_vector_in(t, PL_ROUTE_STATS, 2 * s.experts, PL_DTYPE_F64),
                  PL_ROUTE_OUT_STATS);
+    else if (t->attr.aux_coef > 0)
+        add_vector_out(t, PL_ROUTE_OUT_STATS, 2 * s.experts, PL_DTYPE_F64);
     add_ws(t, PL_ROUTE_WS, s.tokens, s.experts);
     add_out(t, PL_ROUTE_OUT_WEIGHT, s.tokens, s.k, PL_DTYPE_F32);
     add_out(t, PL_ROUTE_OUT_EXPERT, s.tokens, s.k, PL_DTYPE_I32);
@@ -78,8 +80,10 @@ static void reference_route(struct trial *t) {
     const struct ref_router r = router_of(t, weight->view.cols);
     double *p = doubles(r.n * r.experts);
     ref_route(&r, weight->want, expert->want, p);
-    for (uint64_t i = 0; stats && i < 2 * r.experts; i++)
+    for (uint64_t i = 0; stats && i < 2 * r.experts; i++) {
+        if (!t->in[PL_ROUTE_STATS]) stats->want[i] = 0;
         stats->scale[i] = fabs(stats->want[i]);
+    }
     for (uint64_t i = 0; stats && i < r.n * r.k; i++)
         stats->want[(uint64_t)expert->want[i]]++;
     for (uint64_t i = 0; stats && i < r.n * r.experts; i++) {

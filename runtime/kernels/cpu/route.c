@@ -118,6 +118,7 @@ pl_err PL_CPU(route)(struct pl_device *dev, const struct pl_call *c) {
         return PL_ERR_PLAN_BROKEN;
     pl_cpu_rows(dev, chunks, 1, route_chunks, &r);
     double *sum = stats->p;
+    if (sum && !c->in[PL_ROUTE_STATS].p) memset(sum, 0, n * sizeof *sum);
     for (uint64_t i = 0; sum && i < chunks * n; i++)
         sum[i % n] += r.partial[i];
     return PL_ERR_OK;

@@ -133,13 +133,13 @@ template <typename T> __global__ void __launch_bounds__(THREADS) route_tokens(co
     }
 }
 
-/* stats[n] += partial[chunks,n], in their order */
+/* stats[n] (=|+=) partial[chunks,n], in their order */
 __global__ void __launch_bounds__(STATS_THREADS)
     add_stats(const double *__restrict__ partial, double *__restrict__ stats, uint64_t chunks,
-              uint32_t n) {
+              uint32_t n, bool adds) {
     const uint32_t i = blockIdx.x * STATS_THREADS + threadIdx.x;
     if (i >= n) return;
-    double sum = stats[i];
+    double sum = adds ? stats[i] : 0.0;
     for (uint64_t c = 0; c < chunks; c++)
         sum += partial[c * n + i];
     stats[i] = sum;
@@ -165,7 +165,8 @@ template <typename T> void launch_route(struct pl_device *dev, const struct pl_c
     PL_LAUNCH(route_tokens<T>, dim3((unsigned)chunks), dim3(THREADS), shared, stream, r);
     if (stats->p)
         PL_LAUNCH(add_stats, dim3((2 * n + STATS_THREADS - 1) / STATS_THREADS), dim3(STATS_THREADS),
-                  0, stream, (const double *)r.partial, (double *)stats->p, chunks, 2 * n);
+                  0, stream, (const double *)r.partial, (double *)stats->p, chunks, 2 * n,
+                  c->in[PL_ROUTE_STATS].p != NULL);
 }
 
 /* True if a matrix [N,k] of a router fits its logits. */
