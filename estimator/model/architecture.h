@@ -25,6 +25,8 @@ enum pl_family {
     PL_FAMILY_SMOLLM3,
     PL_FAMILY_MINISTRAL3,
     PL_FAMILY_GEMMA3,
+    PL_FAMILY_QWEN3_MOE,
+    PL_FAMILY_GPT_OSS,
     PL_FAMILIES_OF_A_TEST PL_FAMILY_COUNT
 };
 const char *pl_family_name(enum pl_family f); /* e.g. "qwen2", the model_type of config.json */
@@ -80,6 +82,7 @@ static inline bool pl_rope_grows_queries(const struct pl_rope *r, uint64_t longe
 enum pl_layer_kind {
     PL_LAYER_PRE_NORM,  /* attention and a dense MLP, each after a norm */
     PL_LAYER_FOUR_NORM, /* the same with a norm after each, too (gemma3) */
+    PL_LAYER_EXPERTS,   /* attention and a mixture of experts, each after a norm */
     PL_LAYERS_OF_A_TEST PL_LAYER_KIND_COUNT
 };
 
@@ -100,6 +103,20 @@ static inline bool pl_layers_are_alike(const struct pl_layer *x, const struct pl
            x->kv_heads == y->kv_heads && x->head_dim == y->head_dim && x->ffn == y->ffn;
 }
 
+/* How a router chooses experts, and what they compute. */
+struct pl_experts {
+    uint32_t n,
+        per_token;      /* of a layer; chosen for each token. The size of one is its layer's ffn */
+    bool softmax_first; /* weights are parts of the softmax over all; else of that over those
+                             * that were chosen */
+    bool normalise;     /* and divided by their sum */
+    bool biases;        /* on the router and on the experts */
+    bool fused;         /* files hold those of a layer as one tensor, [n, in, out] */
+    bool mxfp4;         /* of 4-bit codes: [n, out, in] */
+    double aux_coefficient; /* of the auxiliary loss; 0 = none */
+    double limit, alpha;    /* of the clamped gate (gpt_oss); limit 0 = that of a dense MLP */
+};
+
 struct pl_model {
     enum pl_family family;
     uint64_t hidden, layers, heads, kv_heads, head_dim, ffn, vocab, max_positions;
@@ -111,6 +128,8 @@ struct pl_model {
     enum pl_activation activation;   /* activation of the MLP's gate */
     double score_scale;              /* factor of queries times keys */
     double embed_scale;              /* factor of the embedding's output */
+    bool sinks;                      /* one logit a head in every softmax of attention (gpt_oss) */
+    struct pl_experts experts;       /* of layers of that kind */
     struct pl_layer layer[PL_MODEL_MAX_LAYERS]; /* the first `layers` are set */
     uint32_t kinds; /* bits of enum pl_layer_kind: those of its layers */
     uint32_t first_of_kind[PL_LAYER_KIND_COUNT]; /* the first layer of each of them */

@@ -184,6 +184,104 @@ static pl_err gemma3_facts(const struct pl_hf *h, struct pl_model *m) {
     return read_gemma3_layers(h, m);
 }
 
+/* The experts of published gpt_oss models are held in 4 bits (OCP Microscaling Formats, 5.3). */
+static bool is_mxfp4(const struct pl_hf *h) {
+    const json_t *q = json_object_get(h->object, "quantization_config");
+    const char *method = json_string_value(json_object_get(q, "quant_method"));
+    return method && strcmp(method, "mxfp4") == 0;
+}
+
+/* The numbers of experts, under any of their names. */
+static pl_err read_expert_counts(const struct pl_hf *h, uint64_t n, uint64_t per_token,
+                                 struct pl_model *m) {
+    static const char *const names[] = {"num_experts", "num_local_experts"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        PL_TRY(pl_hf_uint_or(h, names[i], 1, PL_ROUTE_MAX_EXPERTS, &n));
+    PL_TRY(pl_hf_uint_or(h, "experts_per_token", 1, n, &per_token));
+    PL_TRY(pl_hf_uint_or(h, "num_experts_per_tok", 1, n, &per_token));
+    m->experts.n = (uint32_t)n;
+    m->experts.per_token = (uint32_t)per_token;
+    return PL_ERR_OK;
+}
+
+/* The auxiliary loss counts only where the class returns the router's logits. */
+static pl_err read_aux_loss(const struct pl_hf *h, double when_absent, struct pl_model *m) {
+    bool adds = false;
+    double coefficient = when_absent;
+    PL_TRY(pl_hf_bool_or(h, "output_router_logits", &adds));
+    PL_TRY(pl_hf_real_or(h, "router_aux_loss_coef", 0, 1e6, &coefficient));
+    m->experts.aux_coefficient = adds ? coefficient : 0;
+    return PL_ERR_OK;
+}
+
+static void give_experts(struct pl_model *m, uint64_t layer, uint64_t ffn) {
+    m->layer[layer].kind = PL_LAYER_EXPERTS;
+    m->layer[layer].ffn = (uint32_t)ffn;
+}
+
+/* Layer i has experts if (i + 1) is a multiple of the step and it is not among the dense ones. */
+static pl_err read_sparse_layers(const struct pl_hf *h, struct pl_model *m) {
+    uint64_t step = 1, ffn = 768;
+    const json_t *dense = json_object_get(h->object, "mlp_only_layers"), *item;
+    size_t k;
+    PL_TRY(pl_hf_uint_or(h, "decoder_sparse_step", 1, PL_MODEL_MAX_LAYERS, &step));
+    PL_TRY(pl_hf_uint_or(h, "moe_intermediate_size", 1, PL_MODEL_MAX_WIDTH, &ffn));
+    for (uint64_t i = 0; i < m->layers; i++)
+        if ((i + 1) % step == 0) give_experts(m, i, ffn);
+    if (!pl_hf_given(h, "mlp_only_layers")) return PL_ERR_OK;
+    if (!json_is_array(dense))
+        return pl_hf_refuse(h, "mlp_only_layers", PL_ERR_MODEL_FIELD, "expected a list of layers");
+    json_array_foreach(dense, k, item) {
+        const json_int_t i = json_integer_value(item);
+        if (!json_is_integer(item) || i < 0)
+            return pl_hf_refuse(h, "mlp_only_layers", PL_ERR_MODEL_FIELD,
+                                "entry %zu is no number of a layer", k);
+        if ((uint64_t)i >= m->layers) continue;
+        m->layer[i].kind = PL_LAYER_PRE_NORM;
+        m->layer[i].ffn = (uint32_t)m->ffn;
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err qwen3_moe_facts(const struct pl_hf *h, struct pl_model *m) {
+    uint64_t window;
+    bool given;
+    m->qk_norm = true;
+    m->experts.softmax_first = true;
+    PL_TRY(read_expert_counts(h, 128, 8, m));
+    PL_TRY(pl_hf_bool_or(h, "norm_topk_prob", &m->experts.normalise));
+    PL_TRY(read_aux_loss(h, 0.001, m));
+    PL_TRY(read_sparse_layers(h, m));
+    PL_TRY(read_layer_types(h, 0, m, &given));
+    PL_TRY(read_used_window(h, 4096, &window));
+    if (!given) give_window(m, 0, window);
+    return PL_ERR_OK;
+}
+
+/* Layers alternate, the first one with the window, unless layer_types says otherwise. */
+static pl_err gpt_oss_facts(const struct pl_hf *h, struct pl_model *m) {
+    uint64_t window = 128;
+    bool given;
+    m->sinks = m->experts.biases = m->experts.fused = true;
+    if (pl_hf_absent(h, "attention_bias")) m->qkv_bias = m->o_bias = true;
+    m->experts.limit = 7;
+    m->experts.alpha = 1.702;
+    PL_TRY(read_expert_counts(h, 128, 4, m));
+    PL_TRY(read_aux_loss(h, 0.001, m));
+    PL_TRY(pl_hf_real_or(h, "swiglu_limit", 1e-6, 1e6, &m->experts.limit));
+    PL_TRY(pl_hf_real_or(h, "swiglu_alpha", 1e-6, 1e6, &m->experts.alpha));
+    PL_TRY(pl_hf_uint_or(h, "sliding_window", 1, PL_MODEL_MAX_POSITIONS, &window));
+    PL_TRY(read_layer_types(h, window, m, &given));
+    for (uint64_t i = 0; i < m->layers; i++) {
+        if (!given) m->layer[i].window = i % 2 ? 0 : (uint32_t)window;
+        give_experts(m, i, m->ffn);
+    }
+    if (!pl_hf_given(h, "rope_parameters") && !pl_hf_given(h, "rope_scaling"))
+        return pl_hf_refuse(h, "rope_scaling", PL_ERR_MODEL_FIELD, "expected an object");
+    m->experts.mxfp4 = is_mxfp4(h);
+    return PL_ERR_OK;
+}
+
 #define ROPE_COMMON                                                                                \
     (PL_ROPE_BIT_DEFAULT | PL_ROPE_BIT_LINEAR | PL_ROPE_BIT_LLAMA3 | PL_ROPE_BIT_YARN |            \
      PL_ROPE_BIT_DYNAMIC)
@@ -306,6 +404,32 @@ static const struct pl_family_row families[PL_FAMILY_COUNT] = {
                           .rope_types = ROPE_COMMON,
                           .exceeds_fp16 = true,
                           .facts = gemma3_facts},
+    [PL_FAMILY_QWEN3_MOE] = {.name = "qwen3_moe",
+                             .class = "Qwen3MoeForCausalLM",
+                             .kv_heads = 4,
+                             .max_positions = 32768,
+                             .rms_eps = 1e-6,
+                             .theta = 1e4,
+                             .bos = -1,
+                             .eos = -1,
+                             .pad = -1,
+                             .reads_attention_bias = true,
+                             .rope_types = ROPE_COMMON,
+                             .facts = qwen3_moe_facts},
+    [PL_FAMILY_GPT_OSS] = {.name = "gpt_oss",
+                           .class = "GptOssForCausalLM",
+                           .kv_heads = 8,
+                           .head_dim = 64,
+                           .max_positions = 131072,
+                           .rms_eps = 1e-5,
+                           .theta = 150000,
+                           .bos = -1,
+                           .eos = 200002,
+                           .pad = 199999,
+                           .reads_attention_bias = true,
+                           .rope_types = ROPE_COMMON,
+                           .exceeds_fp16 = true,
+                           .facts = gpt_oss_facts},
     PL_FAMILY_ROWS_OF_A_TEST};
 
 const struct pl_family_row *pl_family_get(enum pl_family f) {
@@ -314,7 +438,7 @@ const struct pl_family_row *pl_family_get(enum pl_family f) {
 
 const struct pl_family_row *pl_family_of_gguf(const char *architecture) {
     for (int f = 0; f < PL_FAMILY_COUNT; f++)
-        if (strcmp(families[f].gguf, architecture) == 0) return &families[f];
+        if (families[f].gguf && strcmp(families[f].gguf, architecture) == 0) return &families[f];
     return NULL;
 }
 
@@ -341,7 +465,6 @@ static const struct {
     {"mixtral", EXPERTS},
     {"qwen", "its fused attention has names of its own; Qwen2 and Qwen3 are read"},
     {"qwen2_moe", EXPERTS},
-    {"qwen3_moe", EXPERTS},
     {"qwen3_next*", LINEAR},
     {"qwen3_5*", LINEAR},
     {"qwen2_vl*", WRAPPED},
@@ -366,7 +489,6 @@ static const struct {
     {"gpt_neox*", PARALLEL},
     {"gptj", PARALLEL},
     {"gpt_bigcode", "learned positions and LayerNorm are not computed here"},
-    {"gpt_oss", "mixture of experts and attention sinks are not computed here"},
     {"starcoder2", "LayerNorm and an MLP without a gate are not computed here"},
     {"codegen", PARALLEL},
     {"falcon", PARALLEL},
@@ -463,11 +585,11 @@ static bool is_four_bit(const json_t *q) {
            json_is_true(json_object_get(q, "load_in_4bit"));
 }
 
-static pl_err refuse_quantised(const struct pl_hf *h) {
+static pl_err refuse_quantised(const struct pl_hf *h, enum pl_family family) {
     if (!pl_hf_given(h, "quantization_config")) return PL_ERR_OK;
     const json_t *q = json_object_get(h->object, "quantization_config");
     const char *method = json_string_value(json_object_get(q, "quant_method"));
-    if (is_four_bit(q)) return PL_ERR_OK;
+    if (is_four_bit(q) || (family == PL_FAMILY_GPT_OSS && is_mxfp4(h))) return PL_ERR_OK;
     pl_err err = pl_diag_at(h->d, PL_ERR_MODEL_UNSUPPORTED, h->file, 0, 0,
                             "`quantization_config`: the weights are already quantised (%.60s)",
                             method ? method : "method not named");
@@ -505,7 +627,7 @@ pl_err pl_family_find(const struct pl_hf *h, enum pl_family *out) {
     for (int f = 0; f < PL_FAMILY_COUNT; f++) {
         if (strcmp(families[f].name, type) != 0) continue;
         *out = (enum pl_family)f;
-        return refuse_quantised(h);
+        return refuse_quantised(h, *out);
     }
     return refuse_type(h, type);
 }

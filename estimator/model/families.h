@@ -29,7 +29,7 @@ enum {
 struct pl_family_row {
     const char *name;      /* model_type */
     const char *class;     /* transformers' class, as `architectures` names it */
-    const char *gguf;      /* name of the architecture in llama.cpp */
+    const char *gguf;      /* name of the architecture in llama.cpp; NULL = not read from GGUF */
     bool gguf_interleaves; /* llama.cpp's converter interleaves the halves of rows of q and k */
     /* The values of absent keys; a null of kv_heads or head_dim is not an absent key. */
     uint64_t heads, vocab; /* 0: required, a file without them is not a model's */

@@ -49,6 +49,14 @@ enum pl_slot {
     PL_SLOT_POST2,  /* [C]; weight of the norm on the MLP's output */
     PL_SLOT_NORMF,  /* [C] */
     PL_SLOT_HEAD,   /* [V,C]; absent when tied */
+    PL_SLOT_SINKS,  /* [heads] */
+    PL_SLOT_ROUTER, /* [E,C], of E experts */
+    PL_SLOT_ROUTER_B,
+    /* matrices of the experts, one after another: each as of the dense MLP, or turned, [C,2F] */
+    PL_SLOT_EXPERT_GU,
+    PL_SLOT_EXPERT_GU_B,
+    PL_SLOT_EXPERT_DOWN,
+    PL_SLOT_EXPERT_DOWN_B,
     PL_SLOT_COUNT
 };
 
@@ -57,7 +65,9 @@ struct pl_slot_shape {
     bool present;     /* the layer has it */
     bool per_layer;
     uint64_t rows, cols; /* vectors: rows = length, cols = 1 */
-    bool vector;         /* one dimension in files: norm weights and biases */
+    bool vector;         /* weights of norms, and biases */
+    uint32_t experts;    /* the matrices or vectors that its rows are of, or 0 */
+    bool turned;         /* each matrix is [in,out] */
 };
 /* A slot of a layer; the layer of a slot that the model has once does not matter. */
 void pl_model_slot(const struct pl_model *m, uint64_t layer, enum pl_slot s,
@@ -70,6 +80,11 @@ struct pl_param_row {
     const char *suffix; /* "self_attn.q_proj.weight" under model.layers.N., or the whole name */
     const char *module; /* "q_proj": LoRA target name; NULL if it cannot have an adapter */
     bool per_layer, vector;
+    bool linear;      /* one of those that `all-linear` names */
+    bool module_only; /* no file holds it: the head of a tied model, or experts' gate and up in
+                        * one */
+    uint32_t experts; /* of so many experts: row0, rows and cols are of each; else 0 */
+    bool split;       /* each of them is a tensor of its own, with its number in place of the `*` */
     uint64_t row0, rows, cols;
 };
 #define PL_MODEL_MAX_ROWS 64 /* bits of a pl_row_set */
@@ -84,8 +99,8 @@ static inline pl_row_set pl_row_set_of(uint32_t row) {
 /* Lists the distinct rows of the family as this model has them (per-layer ones once, as the first
  * layer that has them does); returns their count. */
 uint32_t pl_model_rows(const struct pl_model *m, struct pl_param_row out[PL_MODEL_MAX_ROWS]);
-/* pl_model_rows followed by the head of a tied model: no file holds it, but it is a module, and an
- * adapter on it leaves the embedding unchanged. */
+/* pl_model_rows followed by those that are modules only. An adapter on the head of a tied model
+ * leaves its embedding unchanged. */
 uint32_t pl_model_modules(const struct pl_model *m, struct pl_param_row out[PL_MODEL_MAX_ROWS]);
 /* Makes a listed row that of a layer; false: the layer has no such row. A row that the model has
  * once is in layer 0, or PL_NONE. */
@@ -98,10 +113,18 @@ uint32_t pl_model_slot_rows(const struct pl_model *m, uint64_t layer, enum pl_sl
                             uint32_t index[PL_MODEL_SLOT_ROWS]);
 /* Writes the full tensor name in the files, e.g. "model.layers.3.self_attn.q_proj.weight". */
 void pl_model_row_name(const struct pl_param_row *row, uint64_t layer, char buf[128]);
+/* The same of one of several experts whose tensors are split, of other rows their name. */
+void pl_model_expert_name(const struct pl_param_row *row, uint64_t layer, uint32_t expert,
+                          char buf[128]);
+/* Returns the tensors of a row in one layer: one, or one for each expert. */
+static inline uint32_t pl_model_row_tensors(const struct pl_param_row *row) {
+    return row->split ? row->experts : 1;
+}
 
 /* Returns the exact number of parameters; tied matrices count once. */
 uint64_t pl_model_param_count(const struct pl_model *m);
-uint64_t pl_model_linear_params(const struct pl_model *m); /* decoder linears, no head */
+uint64_t pl_model_linear_params(const struct pl_model *m); /* those of `all-linear` */
+uint64_t pl_model_expert_params(const struct pl_model *m); /* matrices of the experts */
 
 /* Returns the parameters of adapters of rank r on the rows of a set, in all layers from `first`
  * on. */

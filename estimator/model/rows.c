@@ -3,10 +3,11 @@
 #include "estimator/model/model.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* Extents: products of model sizes, each below 2^22 but for V, 2^24 (see families.h), so sums and
  * products of two of them stay far below 2^64. */
-enum extent { X_ZERO, X_ONE, X_V, X_C, X_Q, X_K, X_QK, X_QKV, X_D, X_F, X_2F };
+enum extent { X_ZERO, X_ONE, X_V, X_C, X_Q, X_K, X_QK, X_QKV, X_D, X_F, X_2F, X_H, X_E };
 
 /* A switch: programs of large models ask for thousands of extents. */
 static uint64_t extent(const struct pl_model *m, uint64_t layer, enum extent x) {
@@ -35,19 +36,28 @@ static uint64_t extent(const struct pl_model *m, uint64_t layer, enum extent x) 
         return l->ffn;
     case X_2F:
         return 2 * (uint64_t)l->ffn;
+    case X_H:
+        return m->heads;
+    case X_E:
+        return m->experts.n;
     }
     return 0;
 }
 
-#define BIT(slot)  (UINT64_C(1) << PL_SLOT_##slot)
-#define ATTENTION  (BIT(NORM1) | BIT(QKV) | BIT(QKV_B) | BIT(QNORM) | BIT(KNORM) | BIT(O) | BIT(O_B))
-#define DENSE_MLP  (BIT(NORM2) | BIT(GU) | BIT(GU_B) | BIT(DOWN) | BIT(DOWN_B))
+#define BIT(slot) (UINT64_C(1) << PL_SLOT_##slot)
+#define ATTENTION                                                                                  \
+    (BIT(NORM1) | BIT(QKV) | BIT(QKV_B) | BIT(QNORM) | BIT(KNORM) | BIT(O) | BIT(O_B) | BIT(SINKS))
+#define DENSE_MLP (BIT(NORM2) | BIT(GU) | BIT(GU_B) | BIT(DOWN) | BIT(DOWN_B))
+#define EXPERTS                                                                                    \
+    (BIT(NORM2) | BIT(ROUTER) | BIT(ROUTER_B) | BIT(EXPERT_GU) | BIT(EXPERT_GU_B) |                \
+     BIT(EXPERT_DOWN) | BIT(EXPERT_DOWN_B))
 #define POST_NORMS (BIT(POST1) | BIT(POST2))
 
 /* The slots that a kind of layers has, as far as the facts of the model ask for them. */
 static const uint64_t kind_slots[PL_LAYER_KIND_COUNT] = {
     [PL_LAYER_PRE_NORM] = ATTENTION | DENSE_MLP,
     [PL_LAYER_FOUR_NORM] = ATTENTION | DENSE_MLP | POST_NORMS,
+    [PL_LAYER_EXPERTS] = ATTENTION | EXPERTS,
     PL_LAYER_ROWS_OF_A_TEST};
 _Static_assert(PL_SLOT_COUNT <= 64, "slots are bits of a word");
 
@@ -65,7 +75,11 @@ enum condition {
     IF_PRE_NORMS_ONLY,
     IF_POST_NORMS,
     IF_SPLIT,
-    IF_FUSED
+    IF_FUSED,
+    IF_SINKS,
+    IF_EXPERT_BIASES,
+    IF_EXPERTS_SPLIT,
+    IF_EXPERTS_FUSED,
 };
 
 static bool holds(const struct pl_model *m, enum pl_layer_kind kind, enum condition c) {
@@ -90,6 +104,14 @@ static bool holds(const struct pl_model *m, enum pl_layer_kind kind, enum condit
         return m->family != PL_FAMILY_PHI3;
     case IF_FUSED:
         return m->family == PL_FAMILY_PHI3;
+    case IF_SINKS:
+        return m->sinks;
+    case IF_EXPERT_BIASES:
+        return m->experts.biases;
+    case IF_EXPERTS_SPLIT:
+        return !m->experts.fused;
+    case IF_EXPERTS_FUSED:
+        return m->experts.fused;
     }
     return false;
 }
@@ -97,26 +119,36 @@ static bool holds(const struct pl_model *m, enum pl_layer_kind kind, enum condit
 static const struct {
     const char *name;
     enum condition when;
-    bool per_layer, vector, linear; /* linear: a decoder matrix, not embedding or head */
-    enum extent rows, cols;
+    bool per_layer, vector, linear; /* linear: one of `all-linear` */
+    enum extent rows, cols;         /* of one expert, where there are some */
+    bool of_experts;
 } slots[PL_SLOT_COUNT] = {
-    [PL_SLOT_EMBED] = {"embed", IF_ALWAYS, false, false, false, X_V, X_C},
-    [PL_SLOT_NORM1] = {"norm1", IF_ALWAYS, true, true, false, X_C, X_ONE},
-    [PL_SLOT_QKV] = {"qkv", IF_ALWAYS, true, false, true, X_QKV, X_C},
-    [PL_SLOT_QKV_B] = {"qkv_b", IF_QKV_BIAS, true, true, false, X_QKV, X_ONE},
-    [PL_SLOT_QNORM] = {"qnorm", IF_QK_NORM, true, true, false, X_D, X_ONE},
-    [PL_SLOT_KNORM] = {"knorm", IF_QK_NORM, true, true, false, X_D, X_ONE},
-    [PL_SLOT_O] = {"o", IF_ALWAYS, true, false, true, X_C, X_Q},
-    [PL_SLOT_O_B] = {"o_b", IF_O_BIAS, true, true, false, X_C, X_ONE},
-    [PL_SLOT_POST1] = {"post1", IF_ALWAYS, true, true, false, X_C, X_ONE},
-    [PL_SLOT_NORM2] = {"norm2", IF_ALWAYS, true, true, false, X_C, X_ONE},
-    [PL_SLOT_GU] = {"gu", IF_ALWAYS, true, false, true, X_2F, X_C},
-    [PL_SLOT_GU_B] = {"gu_b", IF_MLP_BIAS, true, true, false, X_2F, X_ONE},
-    [PL_SLOT_DOWN] = {"down", IF_ALWAYS, true, false, true, X_C, X_F},
-    [PL_SLOT_DOWN_B] = {"down_b", IF_MLP_BIAS, true, true, false, X_C, X_ONE},
-    [PL_SLOT_POST2] = {"post2", IF_ALWAYS, true, true, false, X_C, X_ONE},
-    [PL_SLOT_NORMF] = {"normf", IF_ALWAYS, false, true, false, X_C, X_ONE},
-    [PL_SLOT_HEAD] = {"head", IF_UNTIED, false, false, false, X_V, X_C},
+    [PL_SLOT_EMBED] = {"embed", IF_ALWAYS, false, false, false, X_V, X_C, false},
+    [PL_SLOT_NORM1] = {"norm1", IF_ALWAYS, true, true, false, X_C, X_ONE, false},
+    [PL_SLOT_QKV] = {"qkv", IF_ALWAYS, true, false, true, X_QKV, X_C, false},
+    [PL_SLOT_QKV_B] = {"qkv_b", IF_QKV_BIAS, true, true, false, X_QKV, X_ONE, false},
+    [PL_SLOT_QNORM] = {"qnorm", IF_QK_NORM, true, true, false, X_D, X_ONE, false},
+    [PL_SLOT_KNORM] = {"knorm", IF_QK_NORM, true, true, false, X_D, X_ONE, false},
+    [PL_SLOT_O] = {"o", IF_ALWAYS, true, false, true, X_C, X_Q, false},
+    [PL_SLOT_O_B] = {"o_b", IF_O_BIAS, true, true, false, X_C, X_ONE, false},
+    [PL_SLOT_POST1] = {"post1", IF_ALWAYS, true, true, false, X_C, X_ONE, false},
+    [PL_SLOT_NORM2] = {"norm2", IF_ALWAYS, true, true, false, X_C, X_ONE, false},
+    [PL_SLOT_GU] = {"gu", IF_ALWAYS, true, false, true, X_2F, X_C, false},
+    [PL_SLOT_GU_B] = {"gu_b", IF_MLP_BIAS, true, true, false, X_2F, X_ONE, false},
+    [PL_SLOT_DOWN] = {"down", IF_ALWAYS, true, false, true, X_C, X_F, false},
+    [PL_SLOT_DOWN_B] = {"down_b", IF_MLP_BIAS, true, true, false, X_C, X_ONE, false},
+    [PL_SLOT_POST2] = {"post2", IF_ALWAYS, true, true, false, X_C, X_ONE, false},
+    [PL_SLOT_NORMF] = {"normf", IF_ALWAYS, false, true, false, X_C, X_ONE, false},
+    [PL_SLOT_HEAD] = {"head", IF_UNTIED, false, false, false, X_V, X_C, false},
+    [PL_SLOT_SINKS] = {"sinks", IF_SINKS, true, true, false, X_H, X_ONE, false},
+    [PL_SLOT_ROUTER] = {"router", IF_ALWAYS, true, false, false, X_E, X_C, false},
+    [PL_SLOT_ROUTER_B] = {"router_b", IF_EXPERT_BIASES, true, true, false, X_E, X_ONE, false},
+    [PL_SLOT_EXPERT_GU] = {"experts_gu", IF_ALWAYS, true, false, false, X_2F, X_C, true},
+    [PL_SLOT_EXPERT_GU_B] = {"experts_gu_b", IF_EXPERT_BIASES, true, true, false, X_2F, X_ONE,
+                             true},
+    [PL_SLOT_EXPERT_DOWN] = {"experts_down", IF_ALWAYS, true, false, false, X_C, X_F, true},
+    [PL_SLOT_EXPERT_DOWN_B] = {"experts_down_b", IF_EXPERT_BIASES, true, true, false, X_C, X_ONE,
+                               true},
 };
 
 /* True if layers of a kind have a slot; one that the model has once is of no kind. */
@@ -129,16 +161,26 @@ static uint64_t a_layer(uint64_t layer) {
     return layer < PL_MODEL_MAX_LAYERS ? layer : 0;
 }
 
+/* Files of gpt_oss hold values as [in,out], and codes as [out,in]. */
+static bool is_turned(const struct pl_model *m, enum pl_slot s) {
+    return slots[s].of_experts && !slots[s].vector && m->experts.fused && !m->experts.mxfp4;
+}
+
 void pl_model_slot(const struct pl_model *m, uint64_t layer, enum pl_slot s,
                    struct pl_slot_shape *out) {
     layer = a_layer(layer);
+    const bool turned = is_turned(m, s);
+    const uint64_t rows = extent(m, layer, slots[s].rows), cols = extent(m, layer, slots[s].cols);
+    const uint32_t experts = slots[s].of_experts ? m->experts.n : 0;
     *out = (struct pl_slot_shape){
         .name = slots[s].name,
         .present = has_slot(m, m->layer[layer].kind, s),
         .per_layer = slots[s].per_layer,
-        .rows = extent(m, layer, slots[s].rows),
-        .cols = extent(m, layer, slots[s].cols),
+        .rows = (turned ? cols : rows) * (experts ? experts : 1),
+        .cols = turned ? rows : cols,
         .vector = slots[s].vector,
+        .experts = experts,
+        .turned = turned,
     };
 }
 
@@ -175,14 +217,38 @@ static const struct {
     {PL_SLOT_POST1, IF_ALWAYS, "post_attention_layernorm.weight", NULL, X_ZERO, X_C},
     {PL_SLOT_NORM2, IF_POST_NORMS, "pre_feedforward_layernorm.weight", NULL, X_ZERO, X_C},
     {PL_SLOT_POST2, IF_ALWAYS, "post_feedforward_layernorm.weight", NULL, X_ZERO, X_C},
+    {PL_SLOT_SINKS, IF_ALWAYS, "self_attn.sinks", NULL, X_ZERO, X_H},
+    {PL_SLOT_ROUTER, IF_EXPERTS_SPLIT, "mlp.gate.weight", NULL, X_ZERO, X_E},
+    {PL_SLOT_EXPERT_GU, IF_EXPERTS_SPLIT, "mlp.experts.*.gate_proj.weight", "gate_proj", X_ZERO,
+     X_F},
+    {PL_SLOT_EXPERT_GU, IF_EXPERTS_SPLIT, "mlp.experts.*.up_proj.weight", "up_proj", X_F, X_F},
+    {PL_SLOT_EXPERT_DOWN, IF_EXPERTS_SPLIT, "mlp.experts.*.down_proj.weight", "down_proj", X_ZERO,
+     X_C},
+    {PL_SLOT_ROUTER, IF_EXPERTS_FUSED, "mlp.router.weight", NULL, X_ZERO, X_E},
+    {PL_SLOT_ROUTER_B, IF_ALWAYS, "mlp.router.bias", NULL, X_ZERO, X_E},
+    {PL_SLOT_EXPERT_GU, IF_EXPERTS_FUSED, "mlp.experts.gate_up_proj", "gate_up_proj", X_ZERO, X_2F},
+    {PL_SLOT_EXPERT_GU_B, IF_ALWAYS, "mlp.experts.gate_up_proj_bias", NULL, X_ZERO, X_2F},
+    {PL_SLOT_EXPERT_DOWN, IF_EXPERTS_FUSED, "mlp.experts.down_proj", "down_proj", X_ZERO, X_C},
+    {PL_SLOT_EXPERT_DOWN_B, IF_ALWAYS, "mlp.experts.down_proj_bias", NULL, X_ZERO, X_C},
     {PL_SLOT_NORMF, IF_ALWAYS, "model.norm.weight", NULL, X_ZERO, X_C},
-    /* the last: pl_model_modules() */
+    /* those that may be modules only come last */
     {PL_SLOT_HEAD, IF_ALWAYS, "lm_head.weight", "lm_head", X_ZERO, X_V},
+    {PL_SLOT_EXPERT_GU, IF_EXPERTS_SPLIT, "mlp.experts.gate_up_proj", "gate_up_proj", X_ZERO, X_2F},
 };
-#define N_FILE_ROWS (sizeof file_rows / sizeof *file_rows)
+#define N_ROWS (sizeof file_rows / sizeof *file_rows)
+enum { ROW_HEAD = N_ROWS - 2, ROW_GATE_UP = N_ROWS - 1 };
+_Static_assert(N_ROWS <= PL_MODEL_MAX_ROWS, "rows are bits of a set");
+
+/* Experts' gate and up in one are what PEFT adapts, and no tensor of files that split them. */
+static bool is_module_only(const struct pl_model *m, size_t i) {
+    return (i == ROW_HEAD && m->tied) || i == ROW_GATE_UP;
+}
 
 static struct pl_param_row row_of(const struct pl_model *m, uint64_t layer, size_t i) {
     const enum pl_slot slot = file_rows[i].slot;
+    const bool turned = is_turned(m, slot);
+    const uint64_t rows = extent(m, layer, file_rows[i].rows);
+    const uint64_t cols = extent(m, layer, slots[slot].cols);
     return (struct pl_param_row){
         .slot = slot,
         .file_row = (uint32_t)i,
@@ -190,14 +256,19 @@ static struct pl_param_row row_of(const struct pl_model *m, uint64_t layer, size
         .module = file_rows[i].module,
         .per_layer = slots[slot].per_layer,
         .vector = slots[slot].vector,
+        .linear = slots[slot].linear,
+        .module_only = is_module_only(m, i),
+        .experts = slots[slot].of_experts ? m->experts.n : 0,
+        .split = strchr(file_rows[i].suffix, '*') != NULL,
         .row0 = extent(m, layer, file_rows[i].row0),
-        .rows = extent(m, layer, file_rows[i].rows),
-        .cols = extent(m, layer, slots[slot].cols),
+        .rows = turned ? cols : rows,
+        .cols = turned ? rows : cols,
     };
 }
 
 static bool is_in_layers(const struct pl_model *m, enum pl_layer_kind kind, size_t i) {
-    return has_slot(m, kind, file_rows[i].slot) && holds(m, kind, file_rows[i].when);
+    const bool slot = has_slot(m, kind, file_rows[i].slot) || (i == ROW_HEAD && m->tied);
+    return slot && holds(m, kind, file_rows[i].when);
 }
 
 /* The first layer with a row of the table; PL_MODEL_MAX_LAYERS: the model has no such row. */
@@ -210,31 +281,29 @@ static uint64_t first_layer_with(const struct pl_model *m, size_t i) {
     return first;
 }
 
-/* The head of a tied model is the last row of the table. */
-static bool is_tied_head(const struct pl_model *m, size_t i) {
-    return m->tied && i == N_FILE_ROWS - 1;
-}
-
-uint32_t pl_model_rows(const struct pl_model *m, struct pl_param_row out[PL_MODEL_MAX_ROWS]) {
-    uint32_t n = 0;
-    for (size_t i = 0; i < N_FILE_ROWS; i++) {
+/* Appends the rows of the model that are modules only, or those that are not. */
+static uint32_t list_rows(const struct pl_model *m, bool module_only, uint32_t n,
+                          struct pl_param_row out[PL_MODEL_MAX_ROWS]) {
+    for (size_t i = 0; i < N_ROWS; i++) {
+        if (is_module_only(m, i) != module_only) continue;
         const uint64_t layer = first_layer_with(m, i);
         if (layer < PL_MODEL_MAX_LAYERS) out[n++] = row_of(m, layer, i);
     }
     return n;
 }
 
+uint32_t pl_model_rows(const struct pl_model *m, struct pl_param_row out[PL_MODEL_MAX_ROWS]) {
+    return list_rows(m, false, 0, out);
+}
+
 uint32_t pl_model_modules(const struct pl_model *m, struct pl_param_row out[PL_MODEL_MAX_ROWS]) {
-    uint32_t n = pl_model_rows(m, out);
-    if (m->tied) out[n++] = row_of(m, 0, N_FILE_ROWS - 1);
-    return n;
+    return list_rows(m, true, pl_model_rows(m, out), out);
 }
 
 bool pl_model_row_in(const struct pl_model *m, struct pl_param_row *row, uint64_t layer) {
-    const size_t i = row->file_row;
     layer = a_layer(layer);
-    if (!is_tied_head(m, i) && !is_in_layers(m, m->layer[layer].kind, i)) return false;
-    *row = row_of(m, layer, i);
+    if (!is_in_layers(m, m->layer[layer].kind, row->file_row)) return false;
+    *row = row_of(m, layer, row->file_row);
     return true;
 }
 
@@ -242,15 +311,17 @@ uint32_t pl_model_slot_rows(const struct pl_model *m, uint64_t layer, enum pl_sl
                             struct pl_param_row out[PL_MODEL_SLOT_ROWS],
                             uint32_t index[PL_MODEL_SLOT_ROWS]) {
     uint32_t n = 0, at = 0;
-    for (size_t i = 0; i < N_FILE_ROWS; i++) {
-        struct pl_param_row row = {.file_row = (uint32_t)i};
-        if (!is_tied_head(m, i) && first_layer_with(m, i) == PL_MODEL_MAX_LAYERS) continue;
-        if (file_rows[i].slot == slot && pl_model_row_in(m, &row, layer)) {
-            out[n] = row;
-            index[n++] = at;
+    for (int only = 0; only < 2; only++)
+        for (size_t i = 0; i < N_ROWS; i++) {
+            struct pl_param_row row = {.file_row = (uint32_t)i};
+            if (is_module_only(m, i) != only || first_layer_with(m, i) == PL_MODEL_MAX_LAYERS)
+                continue;
+            if (file_rows[i].slot == slot && pl_model_row_in(m, &row, layer)) {
+                out[n] = row;
+                index[n++] = at;
+            }
+            at++;
         }
-        at++;
-    }
     return n;
 }
 
@@ -261,33 +332,55 @@ void pl_model_row_name(const struct pl_param_row *row, uint64_t layer, char buf[
         snprintf(buf, 128, "%s", row->suffix);
 }
 
-static uint64_t count(const struct pl_model *m, bool linear_only) {
+void pl_model_expert_name(const struct pl_param_row *row, uint64_t layer, uint32_t expert,
+                          char buf[128]) {
+    const char *star = strchr(row->suffix, '*');
+    if (!row->split || !star) {
+        pl_model_row_name(row, layer, buf);
+        return;
+    }
+    snprintf(buf, 128, "model.layers.%llu.%.*s%u%s", (unsigned long long)layer,
+             (int)(star - row->suffix), row->suffix, expert, star + 1);
+}
+
+enum counted { COUNT_ALL, COUNT_LINEAR, COUNT_EXPERTS };
+
+static bool is_counted(enum pl_slot s, enum counted what) {
+    if (what == COUNT_LINEAR) return slots[s].linear;
+    return what == COUNT_ALL || (slots[s].of_experts && !slots[s].vector);
+}
+
+static uint64_t count(const struct pl_model *m, enum counted what) {
     uint64_t total = 0;
     for (uint64_t l = 0; l < m->layers; l++)
         for (int i = 0; i < PL_SLOT_COUNT; i++) {
             struct pl_slot_shape s;
             pl_model_slot(m, l, (enum pl_slot)i, &s);
-            if (!s.present || (linear_only && !slots[i].linear)) continue;
-            if (s.per_layer || l == 0) total += s.rows * s.cols;
+            if (s.present && is_counted((enum pl_slot)i, what) && (s.per_layer || l == 0))
+                total += s.rows * s.cols;
         }
     return total;
 }
 
 uint64_t pl_model_param_count(const struct pl_model *m) {
-    return count(m, false);
+    return count(m, COUNT_ALL);
 }
 uint64_t pl_model_linear_params(const struct pl_model *m) {
-    return count(m, true);
+    return count(m, COUNT_LINEAR);
+}
+uint64_t pl_model_expert_params(const struct pl_model *m) {
+    return count(m, COUNT_EXPERTS);
 }
 
 uint64_t pl_model_lora_params(const struct pl_model *m, pl_row_set set, uint64_t r,
                               uint64_t first_layer) {
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
-    uint32_t n_rows = pl_model_rows(m, rows);
+    uint32_t n_rows = pl_model_modules(m, rows);
     uint64_t total = 0;
     for (uint64_t l = first_layer; l < m->layers; l++)
         for (uint32_t i = 0; i < n_rows; i++)
-            if (pl_row_set_has(set, i) && pl_model_row_in(m, &rows[i], l))
-                total += r * (rows[i].rows + rows[i].cols);
+            if (pl_row_set_has(set, i) && rows[i].per_layer && pl_model_row_in(m, &rows[i], l))
+                total +=
+                    r * (rows[i].rows + rows[i].cols) * (rows[i].experts ? rows[i].experts : 1);
     return total;
 }

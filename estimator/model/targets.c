@@ -36,9 +36,9 @@ static uint64_t layers_of(const struct finder *f, uint32_t row) {
 }
 
 void pl_target_path(const struct pl_param_row *row, uint64_t layer, char buf[128]) {
-    pl_model_row_name(row, layer, buf);
+    pl_model_expert_name(row, layer, 0, buf);
     char *end = strrchr(buf, '.');
-    if (end) *end = 0;
+    if (end && (strcmp(end, ".weight") == 0 || strcmp(end, ".bias") == 0)) *end = 0;
 }
 
 bool pl_target_is_pattern(const char *name) {
@@ -162,7 +162,7 @@ static pl_err name_matches(struct finder *f, enum pl_target_field field,
     char path[PATH_TEXT], plain[PATH_TEXT];
     bool yes = false;
     if (!needs_path(names, item)) {
-        bool all = f->rows[row].per_layer && strcmp(name, "all-linear") == 0;
+        bool all = f->rows[row].linear && strcmp(name, "all-linear") == 0;
         yes = module && (all || strcmp(name, module) == 0);
         *out = !yes ? FIT_NONE : is_whole_path(&f->rows[row], name) ? FIT_WHOLE : FIT_END;
         return PL_ERR_OK;

@@ -85,7 +85,7 @@ static double rows_of(const struct pl_program *p, const struct pl_operand *o,
     const struct pl_tensor *t = &p->tensors[o->id];
     const double rows = (double)(o->nrows ? o->nrows : t->dims[0]);
     if (t->rows == PL_ROWS_FIXED) return rows;
-    const double there = t->rows == PL_ROWS_TOKENS ? load->tokens : load->targets;
+    const double there = t->rows == PL_ROWS_TARGETS ? load->targets : load->tokens;
     return rows * there / (load->micro_batches * (double)p->tokens);
 }
 

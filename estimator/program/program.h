@@ -55,8 +55,13 @@ const char *pl_category_name(enum pl_category c);
 /* JOB lives for the whole run, in the job arena; STEP within one phase, in the batch arena. */
 enum pl_scope { PL_SCOPE_JOB, PL_SCOPE_STEP };
 
-/* The unit that dims[0] counts; the executor runs a smaller micro-batch in a prefix of the rows. */
-enum pl_rows { PL_ROWS_FIXED, PL_ROWS_TOKENS, PL_ROWS_TARGETS };
+/* The unit that dims[0] counts; the executor runs a smaller micro-batch in a prefix of the rows.
+ * ROUTED: a row for each expert that a token has, sorted by expert. Their number follows from that
+ * of the tokens; only how many of them an expert has is known when the step runs. */
+enum pl_rows { PL_ROWS_FIXED, PL_ROWS_TOKENS, PL_ROWS_TARGETS, PL_ROWS_ROUTED };
+static inline bool pl_rows_follow_tokens(enum pl_rows rows) {
+    return rows == PL_ROWS_TOKENS || rows == PL_ROWS_ROUTED;
+}
 
 enum pl_phase {
     PL_PHASE_LOAD,      /* weights come in through staging */

@@ -79,6 +79,7 @@ static void move_windows(struct pl_program *p, const struct pl_op *op, const str
 /* Copies to and from host memory have the rows of what they copy. */
 static uint64_t rows_at(const struct pl_tensor *t, const struct sizes *from,
                         const struct sizes *to) {
+    if (t->rows == PL_ROWS_ROUTED) return t->dims[0] / from->tokens * to->tokens;
     if (t->rows != PL_ROWS_FIXED)
         return t->dims[0] == from->tokens ? to->tokens : chunks_by(to, t->rows)->chunk;
     if (t->role == PL_ROLE_OFFSETS) return to->seqs + 1;

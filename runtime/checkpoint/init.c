@@ -20,9 +20,11 @@ static const enum {
     ZERO,
     NORM
 } slot_start[PL_SLOT_COUNT] = {
-    [PL_SLOT_NORM1] = NORM, [PL_SLOT_NORM2] = NORM, [PL_SLOT_NORMF] = NORM,  [PL_SLOT_POST1] = NORM,
-    [PL_SLOT_POST2] = NORM, [PL_SLOT_QNORM] = NORM, [PL_SLOT_KNORM] = NORM,  [PL_SLOT_QKV_B] = ZERO,
-    [PL_SLOT_O_B] = ZERO,   [PL_SLOT_GU_B] = ZERO,  [PL_SLOT_DOWN_B] = ZERO,
+    [PL_SLOT_NORM1] = NORM,       [PL_SLOT_NORM2] = NORM,         [PL_SLOT_NORMF] = NORM,
+    [PL_SLOT_POST1] = NORM,       [PL_SLOT_POST2] = NORM,         [PL_SLOT_QNORM] = NORM,
+    [PL_SLOT_KNORM] = NORM,       [PL_SLOT_QKV_B] = ZERO,         [PL_SLOT_O_B] = ZERO,
+    [PL_SLOT_GU_B] = ZERO,        [PL_SLOT_DOWN_B] = ZERO,        [PL_SLOT_ROUTER_B] = ZERO,
+    [PL_SLOT_EXPERT_GU_B] = ZERO, [PL_SLOT_EXPERT_DOWN_B] = ZERO,
 };
 
 /* Streams of the room; the value of `site` in the derivation of a stream. */
@@ -31,11 +33,12 @@ enum stream { STREAM_WEIGHT = 1, STREAM_LORA_A };
 static pl_err start_window(const struct pl_window *w, const struct pl_tensor_io *io, uint64_t seed,
                            enum stream site, struct start start, struct pl_diag *d) {
     const uint32_t layer = io->program->tensors[w->tensor].layer;
-    const struct pl_window_values values = {.attr = {.start = start.kind,
-                                                     .spread = start.spread,
-                                                     .site = site,
-                                                     .stream = (uint64_t)w->row << 32 | layer},
-                                            .seed = seed};
+    const struct pl_window_values values = {
+        .attr = {.start = start.kind,
+                 .spread = start.spread,
+                 .site = site,
+                 .stream = (uint64_t)w->row << 32 | w->which << 16 | layer},
+        .seed = seed};
     return pl_window_start(w, io, &values, d);
 }
 

@@ -43,15 +43,21 @@ static pl_err add_matrices(struct pl_merge_files *f, const struct pl_param_row *
 }
 
 static pl_err add_tensor(struct pl_merge_files *f, const struct pl_param_row *row, uint32_t r,
-                         uint64_t layer, struct pl_diag *d) {
-    struct pl_window w = whole(r, row->vector ? 1 : 2, row->rows, row->cols);
-    char name[128];
-    pl_model_row_name(row, layer, name);
-    snprintf(w.name, sizeof w.name, "%s", name);
+                         uint64_t layer, uint32_t which, struct pl_diag *d) {
+    struct pl_window w = pl_window_of_row(row, layer, which);
+    w.row = r;
+    w.count = w.dims[0] * (w.rank == 2 ? w.dims[1] : 1);
     f->a_of[f->weights.n] = f->whole_of[f->weights.n] = PL_NONE;
     if (row->slot == PL_SLOT_HEAD) f->head = f->weights.n;
     PL_TRY(pl_windows_append(&f->weights, &w, d));
     return add_matrices(f, row, r, layer, d);
+}
+
+static pl_err add_tensors(struct pl_merge_files *f, const struct pl_param_row *row, uint32_t r,
+                          uint64_t layer, struct pl_diag *d) {
+    for (uint32_t i = 0; i < pl_model_row_tensors(row); i++)
+        PL_TRY(add_tensor(f, row, r, layer, i, d));
+    return PL_ERR_OK;
 }
 
 /* A head that was the embedding is a tensor of its own once an adapter changes one of the two, or
@@ -76,13 +82,16 @@ static pl_err add_wholes(struct pl_merge_files *f, const struct pl_param_row *ro
 static pl_err list_tensors(struct pl_merge_files *f, const struct pl_model *m, struct pl_diag *d) {
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
     uint32_t n_rows = f->unties ? pl_model_modules(m, rows) : pl_model_rows(m, rows);
-    f->a_of = pl_malloc((m->layers + 1) * n_rows * sizeof *f->a_of);
-    f->whole_of = pl_malloc((m->layers + 1) * n_rows * sizeof *f->whole_of);
+    uint64_t most = 0;
+    for (uint32_t r = 0; r < n_rows; r++)
+        most += (m->layers + 1) * pl_model_row_tensors(&rows[r]);
+    f->a_of = pl_malloc(most * sizeof *f->a_of);
+    f->whole_of = pl_malloc(most * sizeof *f->whole_of);
     if (!f->a_of || !f->whole_of) return pl_host_oom(d, "the list of tensors");
     for (uint64_t layer = 0; layer < m->layers; layer++)
         for (uint32_t r = 0; r < n_rows; r++)
             if ((rows[r].per_layer || layer == 0) && pl_model_row_in(m, &rows[r], layer))
-                PL_TRY(add_tensor(f, &rows[r], r, layer, d));
+                PL_TRY(add_tensors(f, &rows[r], r, layer, d));
     f->pairs = f->matrices.n;
     return add_wholes(f, rows, d);
 }

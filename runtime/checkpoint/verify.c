@@ -124,14 +124,15 @@ static pl_err check_numbers(struct pl_verify *v, const struct pl_st_file *f, str
 static pl_err check_shape(const struct pl_st_entry *e, const struct pl_window *w, const char *path,
                           struct pl_diag *d) {
     char have[PL_ST_SHAPE_TEXT], want[PL_ST_SHAPE_TEXT];
-    bool same = e->rank == w->rank;
-    for (uint32_t i = 0; same && i < w->rank; i++)
-        same = e->dims[i] == w->dims[i];
+    uint64_t dims[3];
+    const uint32_t rank = pl_window_shape(w, dims);
+    bool same = e->rank == rank;
+    for (uint32_t i = 0; same && i < rank; i++)
+        same = e->dims[i] == dims[i];
     if (same) return PL_ERR_OK;
     return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, path, 0, 0,
                       "%s: tensor `%s` has shape %s, where %s belongs", path, e->name,
-                      pl_st_shape_text(e->rank, e->dims, have),
-                      pl_st_shape_text(w->rank, w->dims, want));
+                      pl_st_shape_text(e->rank, e->dims, have), pl_st_shape_text(rank, dims, want));
 }
 
 static pl_err missing(const struct pl_weight_files *f, const char *name, struct pl_diag *d) {
@@ -141,12 +142,9 @@ static pl_err missing(const struct pl_weight_files *f, const char *name, struct 
 
 /* Codes of bitsandbytes in place of a matrix lie in a shape of their own. */
 static pl_err check_row(const struct pl_weight_files *f, const struct pl_param_row *row,
-                        uint64_t layer, struct pl_diag *d) {
-    char name[128];
-    struct pl_window w = {.rank = row->vector ? 1 : 2, .dims = {row->rows, row->cols}};
-    pl_model_row_name(row, layer, name);
-    snprintf(w.name, sizeof w.name, "%s", name);
-    if (!pl_window_find(f, &w)) return missing(f, name, d);
+                        uint64_t layer, uint32_t which, struct pl_diag *d) {
+    struct pl_window w = pl_window_of_row(row, layer, which);
+    if (!pl_window_find(f, &w)) return missing(f, w.name, d);
     bool codes = row->module && row->slot != PL_SLOT_EMBED && w.entry->dtype == PL_DTYPE_U8;
     if (codes) return PL_ERR_OK;
     return check_shape(w.entry, &w, w.file->path, d);
@@ -162,7 +160,9 @@ static pl_err check_model(const struct pl_weight_files *f, const char *dir, stru
     const uint32_t n = pl_model_rows(&m, rows);
     for (uint32_t r = 0; r < n; r++)
         for (uint64_t layer = 0; layer < (rows[r].per_layer ? m.layers : 1); layer++)
-            if (pl_model_row_in(&m, &rows[r], layer)) PL_TRY(check_row(f, &rows[r], layer, d));
+            for (uint32_t i = 0;
+                 pl_model_row_in(&m, &rows[r], layer) && i < pl_model_row_tensors(&rows[r]); i++)
+                PL_TRY(check_row(f, &rows[r], layer, i, d));
     return PL_ERR_OK;
 }
 
@@ -245,6 +245,10 @@ static pl_err check_state(const struct pl_weight_files *trained, const struct pl
                           const struct pl_st_entry *e, struct pl_diag *d) {
     const char *dot = strrchr(e->name, '.');
     struct pl_window of = {.rank = e->rank, .dims = {e->dims[0], e->dims[1]}};
+    if (e->rank == 3)
+        of = (struct pl_window){.rank = 2,
+                                .dims = {e->dims[0] * e->dims[1], e->dims[2]},
+                                .matrices = (uint32_t)e->dims[0]};
     if (!dot || dot == e->name || !is_state_name(dot + 1)) return PL_ERR_OK;
     snprintf(of.name, sizeof of.name, "%.*s", (int)(dot - e->name), e->name);
     if (!pl_window_find(trained, &of))

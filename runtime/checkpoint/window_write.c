@@ -121,14 +121,19 @@ struct pl_window_source pl_window_source_device(const struct pl_tensor_io *io) {
 
 pl_err pl_windows_header(const struct pl_windows *w, uint32_t begin, uint32_t end,
                          struct pl_text *out, struct pl_diag *d) {
-    struct pl_st_item *items = pl_calloc((size_t)(end - begin) + 1, sizeof *items);
-    if (!items) return pl_host_oom(d, "the header of a safetensors file");
-    for (uint32_t i = begin; i < end; i++)
-        items[i - begin] = (struct pl_st_item){.name = w->items[i].name,
-                                               .dtype = w->items[i].dtype,
-                                               .rank = w->items[i].rank,
-                                               .dims = w->items[i].dims};
-    pl_err err = pl_st_header(items, end - begin, out, d);
+    const size_t n = (size_t)(end - begin);
+    struct pl_st_item *items = pl_calloc(n + 1, sizeof *items);
+    uint64_t(*dims)[3] = pl_calloc(n + 1, sizeof *dims);
+    pl_err err = items && dims ? PL_ERR_OK : pl_host_oom(d, "the header of a safetensors file");
+    for (size_t i = 0; i < n && err == PL_ERR_OK; i++) {
+        const struct pl_window *item = &w->items[begin + i];
+        items[i] = (struct pl_st_item){.name = item->name,
+                                       .dtype = item->dtype,
+                                       .rank = pl_window_shape(item, dims[i]),
+                                       .dims = dims[i]};
+    }
+    if (err == PL_ERR_OK) err = pl_st_header(items, end - begin, out, d);
+    free(dims);
     free(items);
     return err;
 }

@@ -62,23 +62,47 @@ static struct pl_param_row row_in(const struct pl_program *p, uint32_t id,
     return own;
 }
 
+/* Experts in one tensor are its first dimension; their vectors are then rows of a matrix. */
+struct pl_window pl_window_of_row(const struct pl_param_row *row, uint64_t layer, uint32_t which) {
+    const bool joined = row->experts && !row->split;
+    struct pl_window item = {.tensor = PL_NONE,
+                             .which = which,
+                             .master = PL_NONE,
+                             .rank = row->vector && !joined ? 1 : 2,
+                             .dims = {row->rows, row->cols}};
+    if (joined && row->vector) {
+        item.dims[0] = row->experts;
+        item.dims[1] = row->rows;
+    } else if (joined) {
+        item.dims[0] = row->experts * row->rows;
+        item.matrices = row->experts;
+    }
+    char name[128];
+    pl_model_expert_name(row, layer, which, name);
+    snprintf(item.name, sizeof item.name, "%s", name);
+    return item;
+}
+
+uint32_t pl_window_shape(const struct pl_window *w, uint64_t out[3]) {
+    uint32_t n = 0;
+    if (w->matrices) out[n++] = w->matrices;
+    out[n++] = w->dims[0] / (w->matrices ? w->matrices : 1);
+    if (w->rank == 2) out[n++] = w->dims[1];
+    return n;
+}
+
 static struct pl_window weight_window(const struct pl_program *p, uint32_t id, uint32_t r,
-                                      const struct pl_param_row *rows) {
-    const struct pl_param_row own = row_in(p, id, &rows[r]), *row = &own;
+                                      const struct pl_param_row *row, uint32_t which) {
     const struct pl_tensor *t = &p->tensors[id];
     bool codes = t->role == PL_ROLE_CODES;
-    struct pl_window item = {.tensor = id,
-                             .row = r,
-                             .master = find_of(p, PL_ROLE_MASTER, id),
-                             .quantised = codes,
-                             .quant = p->shape.quant,
-                             .absmax = codes ? find_of(p, PL_ROLE_ABSMAX, id) : PL_NONE,
-                             .absmax8 = codes ? find_of(p, PL_ROLE_ABSMAX8, id) : PL_NONE,
-                             .rank = row->vector ? 1 : 2,
-                             .dims = {row->rows, row->cols}};
-    char name[128];
-    pl_model_row_name(row, t->layer, name);
-    snprintf(item.name, sizeof item.name, "%s", name);
+    struct pl_window item = pl_window_of_row(row, t->layer, which);
+    item.tensor = id;
+    item.row = r;
+    item.master = find_of(p, PL_ROLE_MASTER, id);
+    item.quantised = codes;
+    item.quant = p->shape.quant;
+    item.absmax = codes ? find_of(p, PL_ROLE_ABSMAX, id) : PL_NONE;
+    item.absmax8 = codes ? find_of(p, PL_ROLE_ABSMAX8, id) : PL_NONE;
     return item;
 }
 
@@ -91,13 +115,39 @@ static uint32_t row_in_files(const struct pl_program *p, const struct pl_param_r
     return r;
 }
 
+static bool is_of_experts(const struct pl_program *p, uint32_t id) {
+    struct pl_slot_shape shape;
+    pl_model_slot(p->model, p->tensors[id].layer, p->tensors[id].slot, &shape);
+    return shape.experts > 0;
+}
+
+/* The tensors of the files that a tensor with the matrices, or vectors, of all experts of a layer
+ * is made of. */
+static pl_err add_experts(struct pl_windows *w, const struct pl_program *p, uint32_t id,
+                          struct pl_diag *d) {
+    const struct pl_tensor *t = &p->tensors[id];
+    struct pl_param_row rows[PL_MODEL_SLOT_ROWS];
+    uint32_t index[PL_MODEL_SLOT_ROWS];
+    const uint32_t n = pl_model_slot_rows(p->model, t->layer, t->slot, rows, index);
+    for (uint32_t i = 0; i < n; i++) {
+        if (rows[i].module_only) continue;
+        const uint64_t own = t->dims[0] / rows[i].experts;
+        for (uint32_t e = 0; e < pl_model_row_tensors(&rows[i]); e++)
+            PL_TRY(add_window(w, p, weight_window(p, id, index[i], &rows[i], e),
+                              e * own + rows[i].row0, d));
+    }
+    return PL_ERR_OK;
+}
+
 static pl_err add_weight(struct pl_windows *w, const struct pl_program *p, uint32_t id,
                          const struct pl_param_row *rows, struct pl_diag *d) {
     struct pl_part parts[PL_MAX_PARTS];
+    if (is_of_experts(p, id)) return add_experts(w, p, id, d);
     uint32_t n = pl_tensor_parts(p, id, parts);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t r = row_in_files(p, rows, parts[i].row);
-        PL_TRY(add_window(w, p, weight_window(p, id, r, rows), parts[i].row0, d));
+        const struct pl_param_row own = row_in(p, id, &rows[r]);
+        PL_TRY(add_window(w, p, weight_window(p, id, r, &own, 0), parts[i].row0, d));
     }
     return PL_ERR_OK;
 }
@@ -168,7 +218,7 @@ static pl_err add_whole(struct pl_windows *w, const struct pl_program *p, uint32
                         const struct pl_param_row *rows, struct pl_diag *d) {
     struct pl_part part[PL_MAX_PARTS];
     pl_tensor_parts(p, id, part);
-    struct pl_window item = weight_window(p, id, part->row, rows);
+    struct pl_window item = weight_window(p, id, part->row, &rows[part->row], 0);
     pl_window_whole_name(&rows[part->row], item.name);
     item.finite = true;
     return add_window(w, p, item, 0, d);

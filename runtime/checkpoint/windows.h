@@ -33,6 +33,7 @@ struct pl_window {
     uint32_t tensor;           /* id; PL_NONE in lists without a program */
     enum pl_dtype dtype;       /* of the tensor, and of files that are written */
     uint32_t row;              /* index into pl_model_modules() */
+    uint32_t which;            /* of the tensors of the row in its layer */
     uint32_t master;           /* id of the fp32 master of `tensor`, or PL_NONE */
     bool turned;               /* files have it turned round, all of it: [r,V] for [V,r] */
     bool is_copy;              /* of what `tensor` holds already: loading compares */
@@ -41,6 +42,8 @@ struct pl_window {
     uint32_t absmax, absmax8;  /* ids of its scales; absmax8 may be PL_NONE */
     uint32_t rank;
     uint64_t dims[2];
+    uint32_t matrices; /* of the file's tensor, one after another, where it has that dimension: its
+                          shape is [matrices, dims[0] / matrices, dims[1]]; else 0 */
     uint64_t first, count; /* elements of the tensor; of codes, values from the first one on */
     enum pl_quant quant;   /* of a quantised window */
     /* Filled by pl_windows_resolve; borrowed from the opened files. */
@@ -76,6 +79,11 @@ pl_err pl_windows_add_states(struct pl_windows *w, const struct pl_windows *base
 void pl_windows_finish(struct pl_windows *w); /* frees; leaves {0} */
 /* One window more, for lists without a program. */
 pl_err pl_windows_append(struct pl_windows *w, const struct pl_window *item, struct pl_diag *d);
+/* The window of a tensor in the files of a model, with its name and shape and nothing else. `which`
+ * counts pl_model_row_tensors(). */
+struct pl_window pl_window_of_row(const struct pl_param_row *row, uint64_t layer, uint32_t which);
+/* Writes the shape that files have; returns its rank. */
+uint32_t pl_window_shape(const struct pl_window *w, uint64_t out[3]);
 /* PEFT's name of the A or B matrix (`which`) of a module. */
 void pl_window_adapter_name(const struct pl_param_row *row, uint64_t layer, char which,
                             char out[PL_WINDOW_NAME]);

@@ -158,7 +158,8 @@ static void cut_rows(struct pl_exec *e) {
     e->view_targets = e->batch.n_targets;
     for (uint32_t i = 0; i < e->n_patches; i++) {
         const struct pl_exec_patch *patch = &e->patches[i];
-        uint64_t n = patch->rows == PL_ROWS_TOKENS ? e->view_tokens : e->view_targets;
+        uint64_t n = patch->rows == PL_ROWS_TARGETS ? e->view_targets : e->view_tokens;
+        if (patch->rows == PL_ROWS_ROUTED) n *= e->plan->program->model->experts.per_token;
         patch->view->rows = n <= patch->first ? 0 : pl_u64_min(n - patch->first, patch->most);
     }
 }

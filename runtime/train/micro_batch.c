@@ -52,6 +52,12 @@ double pl_run_learning_rate(const struct pl_run *r) {
     return pl_schedule_rate(&r->schedule, r->state.step + 1 - r->state.skipped_steps);
 }
 
+/* The auxiliary loss of a step is the mean of those of its micro-batches. */
+static float aux_scale(const struct pl_run *r) {
+    const uint64_t n = pl_u64_div_up(r->batch.slots, r->oom.batch_size);
+    return n ? ldexpf(1.0f / (float)n, loss_exponent(r)) : 0.0f;
+}
+
 static float loss_scale(const struct pl_run *r, uint64_t targets) {
     if (!targets) return 0.0f;
     if (pl_job_prefers(r->s.job)) targets = 1; /* their weights hold all of it */
@@ -69,6 +75,7 @@ pl_err pl_run_describe(struct pl_run *r, uint32_t contributors, bool first, uint
                                .max_len = r->s.micro.max_len,
                                .first = first,
                                .loss_scale = loss_scale(r, targets),
+                               .aux_scale = aux_scale(r),
                                .loss_exponent = loss_exponent(r),
                                .seed = r->s.job->seed,
                                .step = r->state.step + 1,

@@ -28,6 +28,17 @@ static pl_var pre_norm_layer(struct pl_tape *t, pl_var x, pl_var below, pl_var *
     return pl_tape_mlp(t, n2, PL_PART_TRUNK, PL_TAPE_NAME("x_next"));
 }
 
+/* Qwen3-MoE, GPT-OSS: the same with a mixture of experts for the MLP. */
+static pl_var experts_layer(struct pl_tape *t, pl_var x, pl_var below, pl_var *trunk) {
+    const uint64_t hidden = t->b->m->hidden;
+    pl_var n1 = pl_tape_norm(t, PL_SLOT_NORM1, x, below, PL_TAPE_NAME("n1"));
+    pl_var o = attention(t, n1);
+    pl_var x2 = pl_tape_linear(t, PL_SLOT_O, o, hidden, PL_PART_TRUNK, PL_TAPE_NAME("x2"));
+    pl_var n2 = pl_tape_norm(t, PL_SLOT_NORM2, x2, x, PL_TAPE_NAME("n2"));
+    *trunk = x2;
+    return pl_tape_experts(t, n2, "x_next");
+}
+
 /* Gemma 3, where what a block adds is normed, too:
  *   x += post1(Wo attention(norm1(x)));  x += post2(Wdown gated(norm2(x))) */
 static pl_var four_norm_layer(struct pl_tape *t, pl_var x, pl_var below, pl_var *trunk) {
@@ -47,6 +58,7 @@ typedef pl_var (*forward_fn)(struct pl_tape *t, pl_var x, pl_var below, pl_var *
 
 static const forward_fn forwards[PL_LAYER_KIND_COUNT] = {[PL_LAYER_PRE_NORM] = pre_norm_layer,
                                                          [PL_LAYER_FOUR_NORM] = four_norm_layer,
+                                                         [PL_LAYER_EXPERTS] = experts_layer,
                                                          PL_LAYER_FORWARDS_OF_A_TEST};
 
 struct pl_val pl_build_layer(struct pl_builder *b, struct pl_val *trunk, struct pl_val pending,

@@ -182,11 +182,44 @@ static pl_err create(const struct pl_model *m, const struct pl_job_shape *shape,
     return b.err;
 }
 
+static bool adapts_experts(const struct pl_job_shape *s, const struct pl_model *m) {
+    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    const uint32_t n = pl_model_modules(m, rows);
+    for (uint64_t l = 0; l < m->layers && pl_mode_adapts(s->mode); l++)
+        for (uint32_t i = 0; i < n; i++)
+            if (rows[i].experts && pl_row_set_has(pl_shape_adapted_rows(s, (uint32_t)l), i))
+                return true;
+    return false;
+}
+
+/* Refuses what no operation is there for. */
+static pl_err check_experts(const struct pl_job_shape *s, const struct pl_model *m,
+                            struct pl_diag *d) {
+    if (!(m->kinds >> PL_LAYER_EXPERTS & 1)) return PL_ERR_OK;
+    const char *why = NULL, *help = NULL;
+    if (m->experts.mxfp4) {
+        why = "the experts of this model are stored in MXFP4, which is not read";
+        help = "save its weights in bf16 first: transformers does with "
+               "Mxfp4Config(dequantize=True)";
+    } else if (s->mode == PL_MODE_QLORA) {
+        why = "`mode: qlora`: the matrices of experts are not held in 4 bits";
+        help = "`mode: lora` trains adapters on the attention of this model";
+    } else if (adapts_experts(s, m)) {
+        why = "`lora_target_modules`: the matrices of experts take no adapters";
+        help = "name modules of the attention, or `all-linear`, which is these";
+    }
+    if (!why) return PL_ERR_OK;
+    pl_diag_set(d, PL_ERR_MODEL_UNSUPPORTED, "%s", why);
+    pl_diag_hint(d, "%s", help);
+    return PL_ERR_MODEL_UNSUPPORTED;
+}
+
 static pl_err create_run(const struct pl_model *m, const struct pl_job_shape *shape,
                          const struct pl_traits *traits, bool brief, struct pl_program **out,
                          struct pl_diag *d) {
     uint64_t tokens = 0;
     *out = NULL;
+    PL_TRY(check_experts(shape, m, d));
     PL_TRY(pl_program_count_tokens(shape, &tokens, d));
     return create(m, shape, traits, tokens, build_run, brief, out, d);
 }

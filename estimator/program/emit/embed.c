@@ -32,7 +32,7 @@ static void run_adapter(struct pl_tape *t, const struct pl_step *s,
     t->values[s->out[1]].val = pl_build_now(t->b, a);
 }
 
-void pl_step_embed(struct pl_tape *t, const struct pl_step *s, uint32_t missing) {
+void pl_step_embed(struct pl_tape *t, const struct pl_step *s, pl_var_set missing) {
     struct pl_builder *b = t->b;
     const struct pl_adapter_slot *ad = pl_build_adapter(b, PL_SLOT_EMBED);
     if (!(missing & pl_var_bit(s->out[0]))) {
@@ -54,7 +54,7 @@ void pl_step_embed(struct pl_tape *t, const struct pl_step *s, uint32_t missing)
 }
 
 /* The rows of A are looked up again: they are cheaper to read than to keep. */
-uint32_t pl_step_embed_needs(const struct pl_tape *t, const struct pl_step *s) {
+pl_var_set pl_step_embed_needs(const struct pl_tape *t, const struct pl_step *s) {
     return pl_build_adapter(t->b, PL_SLOT_EMBED) ? pl_var_bit(s->out[1]) : 0;
 }
 

@@ -60,6 +60,7 @@ uint32_t pl_build_tensor(struct pl_builder *b, struct pl_tensor t) {
 
 static uint64_t capacity_of(const struct pl_builder *b, enum pl_rows rows, uint64_t n) {
     if (rows == PL_ROWS_TOKENS) return b->chunk.n ? b->p->mlp_chunk_tokens : b->n;
+    if (rows == PL_ROWS_ROUTED) return b->n * b->m->experts.per_token;
     return rows == PL_ROWS_FIXED ? n : b->n_targets;
 }
 

@@ -61,6 +61,14 @@ struct pl_landing {
 };
 #define PL_MAX_LANDINGS 16
 
+/* The experts whose matrices lie in the operand of a product, while products of experts are
+ * appended. */
+struct pl_expert_rows {
+    struct pl_val offsets; /* of the rows of every expert of the layer */
+    uint32_t first, n;
+    bool turned; /* a matrix is [in, out] */
+};
+
 struct pl_builder {
     struct pl_program *p;
     const struct pl_model *m;
@@ -90,7 +98,9 @@ struct pl_builder {
     enum pl_settling settling;
     bool again;                   /* a second backward pass over what the first one has left */
     struct pl_token_window chunk; /* tokens that are being computed (mlp.c) */
-    uint32_t open[PL_MAX_OPEN], n_open; /* tensors whose gradient was begun and not settled */
+    uint32_t route_stats; /* of the routers of this micro-batch; PL_NONE: no auxiliary loss */
+    const struct pl_expert_rows *experts; /* NULL: products are of all rows with one matrix */
+    uint32_t open[PL_MAX_OPEN], n_open;   /* tensors whose gradient was begun and not settled */
     uint32_t loss_again; /* tensor in which that pass sums the loss, which nothing reads; or
                             PL_NONE */
     uint32_t left_out;   /* number of equal ops that this one stands for; stamped on ops as well */
@@ -254,19 +264,20 @@ void pl_build_norm_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operan
                        struct pl_val x, struct pl_val rstd, struct pl_operand dx, bool add);
 
 /* --- linear.c: a fused matrix with its bias and adapters --- */
-/* Appends y = x W^T + bias + adapters for the tokens that are being computed. Returns the adapters'
+/* Appends y = x W^T + bias + adapters for the tokens that are being computed, or, while
+ * b->experts is set, for the rows of every expert. Returns the adapters'
  * a[N,parts*r], PL_NO_VAL without adapters. */
 struct pl_val pl_build_linear(struct pl_builder *b, enum pl_slot slot, struct pl_val x, uint32_t y);
-/* Appends a STEP tensor [tokens, n_parts * r] in the type of adapters: the output of A, or its
+/* Appends a STEP tensor [rows, n_parts * r] in the type of adapters: the output of A, or its
  * gradient. */
 uint32_t pl_build_adapter_rows(struct pl_builder *b, const char *name, uint32_t n_parts);
 /* Appends only a = x A^T, for a recomputation that does not need y. */
 struct pl_val pl_build_adapter_a(struct pl_builder *b, enum pl_slot slot, struct pl_val x);
 /* Appends the gradients of weight, bias and adapters, and dx = dy W (+ adapters) unless dx is
- * PL_NONE; dx is written after the last op that reads x, and may be its tensor. x and a may be
- * PL_NO_VAL if pl_build_linear_needs_x says so. */
+ * PL_NONE; dx is written after the last op that reads x, and may be its tensor; adds: it is added
+ * to. x and a may be PL_NO_VAL if pl_build_linear_needs_x says so. */
 void pl_build_linear_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operand dy,
-                         struct pl_val x, struct pl_val a, uint32_t dx);
+                         struct pl_val x, struct pl_val a, uint32_t dx, bool adds);
 bool pl_build_linear_needs_x(const struct pl_builder *b, enum pl_slot slot);
 
 /* Append the products alone, with their workspace: y (=|+=) alpha x w^T + bias, dw (+)= alpha dy^T
@@ -277,6 +288,21 @@ void pl_build_product_dw(struct pl_builder *b, struct pl_operand dy, struct pl_o
                          uint32_t w, float alpha);
 void pl_build_product_dx(struct pl_builder *b, struct pl_operand dy, struct pl_val w,
                          struct pl_operand dx, float alpha, bool add);
+
+/* --- grouped.c: the same with the matrix of every expert for its rows; b->experts is set --- */
+void pl_build_grouped(struct pl_builder *b, struct pl_operand x, struct pl_operand w,
+                      struct pl_operand bias, struct pl_operand y, float alpha, bool add);
+void pl_build_grouped_dw(struct pl_builder *b, struct pl_operand dy, struct pl_operand x,
+                         uint32_t w, float alpha);
+void pl_build_grouped_dx(struct pl_builder *b, struct pl_operand dy, struct pl_operand w,
+                         struct pl_operand dx, float alpha, bool add);
+void pl_build_grouped_bias_grad(struct pl_builder *b, struct pl_operand dy, uint32_t bias);
+/* Returns the attributes of a router; counts: its stats are there, and so is the auxiliary loss. */
+struct pl_attr pl_build_route_attr(const struct pl_builder *b, bool counts);
+/* Append, before and after the layers of a micro-batch, the tensor in which routers count, and the
+ * auxiliary loss. */
+void pl_build_begin_routing(struct pl_builder *b);
+void pl_build_end_routing(struct pl_builder *b);
 
 /* --- block.c: one decoder layer --- */
 struct pl_tape; /* tape.h */
@@ -317,7 +343,7 @@ uint64_t pl_build_generate_tokens(const struct pl_job_shape *s, uint64_t seqs);
 void pl_build_kv_cache(struct pl_builder *b); /* job tensors */
 /* Appends keys and values of this run to the cache, then attention over it. Returns o. */
 struct pl_val pl_build_cached_attention(struct pl_builder *b, struct pl_attr attr, struct pl_val qk,
-                                        struct pl_val qkv);
+                                        struct pl_val qkv, struct pl_operand sinks);
 /* Appends the phase: of an inference job, or of the samples of a job that trains. */
 void pl_build_generate_phase(struct pl_builder *b);
 

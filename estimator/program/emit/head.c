@@ -151,7 +151,7 @@ static void chunk_bwd(struct pl_builder *b, struct pl_operand h, uint32_t logits
 
 /* --- rows of the trunk that are supervised ---------------------------------------------------- */
 
-void pl_step_gather(struct pl_tape *t, const struct pl_step *s, uint32_t missing) {
+void pl_step_gather(struct pl_tape *t, const struct pl_step *s, pl_var_set missing) {
     struct pl_builder *b = t->b;
     struct pl_value *xs = &t->values[s->out[0]];
     (void)missing;
@@ -178,7 +178,7 @@ void pl_step_gather_gradient(struct pl_tape *t, const struct pl_step *s) {
 
 /* --- the last norm ---------------------------------------------------------------------------- */
 
-void pl_step_last_norm(struct pl_tape *t, const struct pl_step *s, uint32_t missing) {
+void pl_step_last_norm(struct pl_tape *t, const struct pl_step *s, pl_var_set missing) {
     struct pl_builder *b = t->b;
     struct pl_value *h = &t->values[s->out[0]], *rstd = &t->values[s->out[1]];
     (void)missing;
@@ -193,7 +193,7 @@ void pl_step_last_norm(struct pl_tape *t, const struct pl_step *s, uint32_t miss
     rstd->val = pl_build_now(b, r);
 }
 
-uint32_t pl_step_last_norm_needs(const struct pl_tape *t, const struct pl_step *s) {
+pl_var_set pl_step_last_norm_needs(const struct pl_tape *t, const struct pl_step *s) {
     return t->values[s->out[0]].wants ? pl_var_bit(s->in[0]) | pl_var_bit(s->out[1]) : 0;
 }
 
@@ -211,7 +211,7 @@ void pl_step_last_norm_gradient(struct pl_tape *t, const struct pl_step *s) {
 /* --- the loss --------------------------------------------------------------------------------- */
 
 /* A chunk is finished, its gradient included, before the next one begins (see the top). */
-void pl_step_loss(struct pl_tape *t, const struct pl_step *s, uint32_t missing) {
+void pl_step_loss(struct pl_tape *t, const struct pl_step *s, pl_var_set missing) {
     struct pl_builder *b = t->b;
     const struct pl_value *h = &t->values[s->in[0]];
     const uint64_t chunk = b->p->chunk_tokens, chunks = pl_u64_div_up(b->n, chunk);

@@ -70,7 +70,7 @@ static struct pl_operand cache_of_layer(const struct pl_builder *b, int which) {
 }
 
 struct pl_val pl_build_cached_attention(struct pl_builder *b, struct pl_attr attr, struct pl_val qk,
-                                        struct pl_val qkv) {
+                                        struct pl_val qkv, struct pl_operand sinks) {
     struct pl_operand pos = pl_arg(b->in.positions), offsets = pl_arg(b->in.offsets);
     attr.context = (uint32_t)b->s->max_seq_length;
     struct pl_operand kc = cache_of_layer(b, 0), vc = cache_of_layer(b, 1);
@@ -87,7 +87,7 @@ struct pl_val pl_build_cached_attention(struct pl_builder *b, struct pl_attr att
                               pos,
                               offsets,
                               ws,
-                              pl_arg_none};
+                              sinks};
     struct pl_operand out[] = {pl_arg(pl_build_now(b, o))};
     PL_EMIT(b, ATTENTION_CACHED, attr, in, out);
     return pl_build_now(b, o);

@@ -102,20 +102,24 @@ static void add_slot_adapter(struct pl_builder *b, enum pl_slot slot, uint32_t l
     struct pl_adapter_slot *a = &b->adapter[pl_build_slot_index(layer, slot)];
     struct pl_param_row rows[PL_MODEL_SLOT_ROWS];
     uint32_t index[PL_MODEL_SLOT_ROWS], row_of_part[PL_MAX_PARTS];
+    struct pl_slot_shape shape;
+    pl_model_slot(b->m, layer, slot, &shape);
     const pl_row_set adapted = pl_shape_adapted_rows(b->s, layer);
     const uint32_t n_rows = adapted ? pl_model_slot_rows(b->m, layer, slot, rows, index) : 0;
     for (uint32_t i = 0; i < n_rows; i++) {
         if (!pl_row_set_has(adapted, index[i])) continue;
         row_of_part[a->n_parts] = index[i];
         a->row0[a->n_parts] = (uint32_t)rows[i].row0;
-        a->rows[a->n_parts++] = (uint32_t)rows[i].rows;
+        a->rows[a->n_parts++] = (uint32_t)(shape.turned ? rows[i].cols : rows[i].rows);
     }
     if (!a->n_parts) return;
-    uint64_t r = b->s->lora_r;
-    a->a = add_adapter_matrix(b, PL_ROLE_LORA_A, slot, layer, row_of_part[0], a->n_parts * r,
-                              rows[0].cols);
+    const uint64_t r = b->s->lora_r, experts = shape.experts ? shape.experts : 1;
+    a->a =
+        add_adapter_matrix(b, PL_ROLE_LORA_A, slot, layer, row_of_part[0], experts * a->n_parts * r,
+                           shape.turned ? shape.rows / experts : shape.cols);
     for (uint32_t p = 0; p < a->n_parts; p++)
-        a->b[p] = add_adapter_matrix(b, PL_ROLE_LORA_B, slot, layer, row_of_part[p], a->rows[p], r);
+        a->b[p] = add_adapter_matrix(b, PL_ROLE_LORA_B, slot, layer, row_of_part[p],
+                                     experts * a->rows[p], r);
 }
 
 /* Rows of A are looked up by token: it is held as PEFT's [r,V] turned round. */

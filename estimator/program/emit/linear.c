@@ -40,6 +40,10 @@ void pl_build_product(struct pl_builder *b, struct pl_operand x, struct pl_val w
     if (b->err != PL_ERR_OK) return;
     struct pl_attr attr = {.alpha = alpha, .accumulate = add ? PL_ACC_ADD : PL_ACC_WRITE};
     struct pl_operand wo = pl_arg(w);
+    if (b->experts) {
+        pl_build_grouped(b, x, wo, bias, y, alpha, add);
+        return;
+    }
     struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR, &attr, x, wo, y);
     struct pl_operand in[] = {x, wo, bias, ws, add ? y : pl_arg_none};
     struct pl_operand out[] = {y};
@@ -47,7 +51,8 @@ void pl_build_product(struct pl_builder *b, struct pl_operand x, struct pl_val w
 }
 
 uint32_t pl_build_adapter_rows(struct pl_builder *b, const char *name, uint32_t n_parts) {
-    return pl_build_step(b, name, PL_ROWS_TOKENS, 0, n_parts * b->s->lora_r, b->s->adapter_dtype,
+    const enum pl_rows rows = b->experts ? PL_ROWS_ROUTED : PL_ROWS_TOKENS;
+    return pl_build_step(b, name, rows, 0, n_parts * b->s->lora_r, b->s->adapter_dtype,
                          PL_CATEGORY_ACTIVATIONS);
 }
 
@@ -71,6 +76,12 @@ static enum pl_slot bias_slot(enum pl_slot slot) {
         return PL_SLOT_GU_B;
     case PL_SLOT_DOWN:
         return PL_SLOT_DOWN_B;
+    case PL_SLOT_ROUTER:
+        return PL_SLOT_ROUTER_B;
+    case PL_SLOT_EXPERT_GU:
+        return PL_SLOT_EXPERT_GU_B;
+    case PL_SLOT_EXPERT_DOWN:
+        return PL_SLOT_EXPERT_DOWN_B;
     default:
         return PL_SLOT_COUNT;
     }
@@ -84,7 +95,7 @@ static uint32_t bias_of(const struct pl_builder *b, enum pl_slot slot) {
 /* Columns of y, x or their gradients: those of a piece of the matrix, unless it has them all. */
 static struct pl_operand columns_of(const struct pl_builder *b, struct pl_operand y, uint64_t col,
                                     uint64_t cols) {
-    if (b->err != PL_ERR_OK || cols == b->p->tensors[y.id].dims[1]) return y;
+    if (b->err != PL_ERR_OK || b->experts || cols == b->p->tensors[y.id].dims[1]) return y;
     y.col = (uint32_t)col;
     y.cols = (uint32_t)cols;
     return y;
@@ -95,17 +106,40 @@ static struct pl_operand bias_of_piece(const struct pl_builder *b, enum pl_slot 
     const uint32_t bias = bias_of(b, slot);
     if (bias == PL_NONE) return pl_arg_none;
     const struct pl_val v = pl_build_now(b, bias);
+    if (b->experts) {
+        const uint64_t own = b->p->tensors[bias].dims[0] / b->m->experts.n;
+        return pl_arg_rows(v, b->experts->first * own, b->experts->n * own);
+    }
     const bool all = piece->rows == b->p->tensors[bias].dims[0];
     return all ? pl_arg(v) : pl_arg_rows(v, piece->row0, piece->rows);
+}
+
+/* The experts of a piece of the matrices of a slot; none where it is no slot of experts. The
+ * adapters of experts have the whole layer in one matrix, rows and columns as in any other. */
+static struct pl_expert_rows experts_of(const struct pl_builder *b, enum pl_slot slot,
+                                        const struct pl_piece *piece) {
+    struct pl_slot_shape shape;
+    if (!b->experts) return (struct pl_expert_rows){0};
+    pl_model_slot(b->m, b->layer, slot, &shape);
+    const uint64_t own = shape.rows / shape.experts;
+    return (struct pl_expert_rows){.offsets = b->experts->offsets,
+                                   .first = (uint32_t)(piece->row0 / own),
+                                   .n = (uint32_t)(piece->rows / own),
+                                   .turned = shape.turned};
 }
 
 struct pl_val pl_build_linear(struct pl_builder *b, enum pl_slot slot, struct pl_val x,
                               uint32_t y) {
     if (b->err != PL_ERR_OK) return PL_NO_VAL;
     struct pl_piece piece = {0};
-    while (pl_build_next_piece(b, slot, PL_PANEL_ROWS, &piece))
+    const struct pl_expert_rows *all = b->experts;
+    while (pl_build_next_piece(b, slot, PL_PANEL_ROWS, &piece)) {
+        const struct pl_expert_rows some = experts_of(b, slot, &piece);
+        b->experts = all ? &some : NULL;
         pl_build_product(b, pl_build_tokens(b, x), piece.w, bias_of_piece(b, slot, &piece),
                          columns_of(b, now(b, y), piece.row0, piece.rows), 1.0f, false);
+        b->experts = all;
+    }
     struct pl_val a = pl_build_adapter_a(b, slot, x);
     const struct pl_adapter_slot *ad = pl_build_adapter(b, slot);
     uint64_t r = b->s->lora_r;
@@ -124,6 +158,10 @@ bool pl_build_linear_needs_x(const struct pl_builder *b, enum pl_slot slot) {
 void pl_build_product_dw(struct pl_builder *b, struct pl_operand dy, struct pl_operand x,
                          uint32_t w, float alpha) {
     if (b->err != PL_ERR_OK) return;
+    if (b->experts) {
+        pl_build_grouped_dw(b, dy, x, w, alpha);
+        return;
+    }
     struct pl_attr attr = {.alpha = alpha};
     struct pl_operand g = pl_build_grad(b, w, &attr);
     struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR_DW, &attr, dy, x, g);
@@ -137,6 +175,10 @@ void pl_build_product_dx(struct pl_builder *b, struct pl_operand dy, struct pl_v
     if (b->err != PL_ERR_OK) return;
     struct pl_attr attr = {.alpha = alpha, .accumulate = add ? PL_ACC_ADD : PL_ACC_WRITE};
     struct pl_operand wo = pl_arg(w);
+    if (b->experts) {
+        pl_build_grouped_dx(b, dy, wo, dx, alpha, add);
+        return;
+    }
     struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR_DX, &attr, dy, wo, dx);
     struct pl_operand in[] = {dy, wo, ws, add ? dx : pl_arg_none};
     struct pl_operand out[] = {dx};
@@ -146,6 +188,10 @@ void pl_build_product_dx(struct pl_builder *b, struct pl_operand dy, struct pl_v
 static void bias_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operand dy) {
     uint32_t bias = bias_of(b, slot);
     if (!pl_build_trains(b, bias)) return;
+    if (b->experts) {
+        pl_build_grouped_bias_grad(b, dy, bias);
+        return;
+    }
     struct pl_attr attr = {0};
     struct pl_operand g = pl_build_grad(b, bias, &attr);
     const struct pl_tensor *t = &b->p->tensors[dy.id];
@@ -195,19 +241,43 @@ static void adapter_dx(struct pl_builder *b, enum pl_slot slot, struct pl_val da
     PL_EMIT(b, DROPOUT_BWD, attr, in, out);
 }
 
-void pl_build_linear_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operand dy,
-                         struct pl_val x, struct pl_val a, uint32_t dx) {
-    if (b->err != PL_ERR_OK) return;
-    uint32_t w = pl_build_weight(b, slot);
+/* Gradients of the matrix itself and of its bias. */
+static void weight_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operand dy,
+                       struct pl_val x) {
+    const uint32_t w = pl_build_weight(b, slot);
+    struct pl_slot_shape shape;
+    pl_model_slot(b->m, b->layer, slot, &shape);
+    const struct pl_expert_rows *all = b->experts;
+    const struct pl_piece whole = {.rows = shape.rows};
+    const struct pl_expert_rows each = experts_of(b, slot, &whole);
+    b->experts = all ? &each : NULL;
     if (pl_build_trains(b, w)) pl_build_product_dw(b, dy, pl_build_tokens(b, x), w, 1.0f);
     bias_bwd(b, slot, dy);
+    b->experts = all;
+}
+
+/* dx (=|+=) dy W */
+static void base_dx(struct pl_builder *b, enum pl_slot slot, struct pl_operand dy, uint32_t dx,
+                    bool adds) {
+    struct pl_piece piece = {0};
+    const struct pl_expert_rows *all = b->experts;
+    while (pl_build_next_piece(b, slot, PL_PANEL_COLS, &piece)) {
+        const struct pl_expert_rows some = experts_of(b, slot, &piece);
+        b->experts = all ? &some : NULL;
+        pl_build_product_dx(b, columns_of(b, dy, piece.row0, piece.rows), piece.w,
+                            columns_of(b, now(b, dx), piece.col0, piece.cols), 1.0f,
+                            adds || (!all && piece.row0 > 0));
+        b->experts = all;
+    }
+}
+
+void pl_build_linear_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operand dy,
+                         struct pl_val x, struct pl_val a, uint32_t dx, bool adds) {
+    if (b->err != PL_ERR_OK) return;
+    weight_bwd(b, slot, dy, x);
     struct pl_val da = PL_NO_VAL;
     if (pl_build_adapter(b, slot)) da = adapter_bwd(b, slot, dy, x, a);
     if (dx == PL_NONE || b->err != PL_ERR_OK) return;
-    struct pl_piece piece = {0};
-    while (pl_build_next_piece(b, slot, PL_PANEL_COLS, &piece))
-        pl_build_product_dx(b, columns_of(b, dy, piece.row0, piece.rows), piece.w,
-                            columns_of(b, now(b, dx), piece.col0, piece.cols), 1.0f,
-                            piece.row0 > 0);
+    base_dx(b, slot, dy, dx, adds);
     if (da.id != PL_NONE) adapter_dx(b, slot, da, dx);
 }

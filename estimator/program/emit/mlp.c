@@ -24,6 +24,10 @@ static const enum pl_op_kind gates[] = {
     PL_ACTIVATIONS(ROW)
 #undef ROW
 };
+_Static_assert(PL_SWIGLU_CLAMPED_N_IN == 1 && PL_SWIGLU_CLAMPED_N_OUT == 1 &&
+                   PL_SWIGLU_CLAMPED_BWD_DM == PL_SWIGLU_BWD_DM &&
+                   PL_SWIGLU_CLAMPED_BWD_N_IN == 2 && PL_SWIGLU_CLAMPED_BWD_N_OUT == 1,
+               "swiglu_clamped");
 #define ROW(id, name, glu)                                                                         \
     _Static_assert(PL_##glu##_GU == PL_SWIGLU_GU && PL_##glu##_N_IN == 1 &&                        \
                        PL_##glu##_N_OUT == 1 && PL_##glu##_BWD_GU == PL_SWIGLU_BWD_GU &&           \
@@ -33,30 +37,50 @@ static const enum pl_op_kind gates[] = {
 PL_ACTIVATIONS(ROW)
 #undef ROW
 
-static struct pl_val gate(struct pl_builder *b, struct pl_val gu) {
-    const uint32_t m = pl_build_activation(b, "m", PL_ROWS_TOKENS, b->m->layer[b->layer].ffn);
+static bool is_of_experts(enum pl_slot slot) {
+    return slot == PL_SLOT_EXPERT_GU;
+}
+
+static enum pl_op_kind gate_of(const struct pl_builder *b, enum pl_slot slot,
+                               struct pl_attr *attr) {
+    const bool clamps = is_of_experts(slot) && b->m->experts.limit > 0;
+    *attr = (struct pl_attr){0};
+    if (!clamps) return gates[b->m->activation];
+    attr->limit = (float)b->m->experts.limit;
+    attr->alpha = (float)b->m->experts.alpha;
+    return PL_OP_SWIGLU_CLAMPED;
+}
+
+/* The slot is that of the product that made gu. */
+static struct pl_val gate(struct pl_builder *b, enum pl_slot slot, struct pl_val gu) {
+    const enum pl_rows rows = is_of_experts(slot) ? PL_ROWS_ROUTED : PL_ROWS_TOKENS;
+    const uint32_t m = pl_build_activation(b, "m", rows, b->m->layer[b->layer].ffn);
+    struct pl_attr attr;
+    const enum pl_op_kind kind = gate_of(b, slot, &attr);
     if (b->err != PL_ERR_OK) return PL_NO_VAL;
     struct pl_operand in[] = {pl_build_tokens(b, gu)}, out[] = {tokens_now(b, m)};
-    pl_build_op(b, gates[b->m->activation], (struct pl_attr){0}, in, 1, out, 1);
+    pl_build_op(b, kind, attr, in, 1, out, 1);
     return pl_build_now(b, m);
 }
 
 /* gu becomes its own gradient. */
-static void gate_bwd(struct pl_builder *b, struct pl_val gu, uint32_t dm) {
+static void gate_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_val gu, uint32_t dm) {
+    struct pl_attr attr;
+    const enum pl_op_kind kind = gate_of(b, slot, &attr);
     if (b->err != PL_ERR_OK) return;
     struct pl_operand in[] = {pl_build_tokens(b, gu), tokens_now(b, dm)};
     struct pl_operand out[] = {pl_build_tokens(b, gu)};
-    pl_build_op(b, pl_op_gradient(gates[b->m->activation]), (struct pl_attr){0}, in, 2, out, 1);
+    pl_build_op(b, pl_op_gradient(kind), attr, in, 2, out, 1);
 }
 
-void pl_step_gate(struct pl_tape *t, const struct pl_step *s, uint32_t missing) {
+void pl_step_gate(struct pl_tape *t, const struct pl_step *s, pl_var_set missing) {
     (void)missing;
-    t->values[s->out[0]].val = gate(t->b, t->values[s->in[0]].val);
+    t->values[s->out[0]].val = gate(t->b, s->slot, t->values[s->in[0]].val);
 }
 
 void pl_step_gate_gradient(struct pl_tape *t, const struct pl_step *s) {
     struct pl_value *gu = &t->values[s->in[0]];
-    gate_bwd(t->b, gu->val, t->values[s->out[0]].grad);
+    gate_bwd(t->b, s->slot, gu->val, t->values[s->out[0]].grad);
     gu->grad = gu->val.id;
 }
 
@@ -86,10 +110,11 @@ static void forward_chunk(struct pl_tape *t, const struct pl_step *s) {
     struct pl_builder *b = t->b;
     const uint32_t gu = add_gu(b);
     pl_build_linear(b, PL_SLOT_GU, t->values[s->in[0]].val, gu);
-    pl_build_linear(b, PL_SLOT_DOWN, gate(b, pl_build_now(b, gu)), t->values[s->out[0]].val.id);
+    pl_build_linear(b, PL_SLOT_DOWN, gate(b, PL_SLOT_GU, pl_build_now(b, gu)),
+                    t->values[s->out[0]].val.id);
 }
 
-void pl_step_mlp(struct pl_tape *t, const struct pl_step *s, uint32_t missing) {
+void pl_step_mlp(struct pl_tape *t, const struct pl_step *s, pl_var_set missing) {
     struct pl_value *y = &t->values[s->out[0]];
     (void)missing;
     y->val.id = pl_build_activation(t->b, y->name, PL_ROWS_TOKENS, t->b->m->hidden);
@@ -106,16 +131,17 @@ static void backward_chunk(struct pl_tape *t, const struct pl_step *s) {
     const uint32_t gu = add_gu(b);
     const struct pl_val a_gu = pl_build_linear(b, PL_SLOT_GU, rows, gu);
     if (pl_build_linear_needs_x(b, PL_SLOT_DOWN)) {
-        m = gate(b, pl_build_now(b, gu));
+        m = gate(b, PL_SLOT_GU, pl_build_now(b, gu));
         a_down = pl_build_adapter_a(b, PL_SLOT_DOWN, m);
     }
     b->recompute = false;
     const uint32_t dm = pl_build_activation(b, "dm", PL_ROWS_TOKENS, b->m->layer[b->layer].ffn);
     if (b->err != PL_ERR_OK) return;
-    pl_build_linear_bwd(b, PL_SLOT_DOWN, tokens_now(b, t->values[s->out[0]].grad), m, a_down, dm);
-    gate_bwd(b, pl_build_now(b, gu), dm);
+    pl_build_linear_bwd(b, PL_SLOT_DOWN, tokens_now(b, t->values[s->out[0]].grad), m, a_down, dm,
+                        false);
+    gate_bwd(b, PL_SLOT_GU, pl_build_now(b, gu), dm);
     pl_build_linear_bwd(b, PL_SLOT_GU, tokens_now(b, gu), rows, a_gu,
-                        x->wants ? x->val.id : PL_NONE);
+                        x->wants ? x->val.id : PL_NONE, false);
 }
 
 void pl_step_mlp_gradient(struct pl_tape *t, const struct pl_step *s) {
@@ -133,6 +159,13 @@ static bool in_chunks(const struct pl_builder *b) {
            !pl_tape_keeps(b, PL_PART_MLP);
 }
 
+pl_var pl_tape_gate(struct pl_tape *t, enum pl_slot slot, pl_var gu) {
+    const pl_var m = pl_tape_add_value(t, PL_PART_ROWS, PL_TAPE_NAME("m"));
+    pl_tape_record(
+        t, (struct pl_step){PL_STEP_GATE, slot, {gu, PL_NO_VAR}, {m, PL_NO_VAR, PL_NO_VAR}});
+    return m;
+}
+
 pl_var pl_tape_mlp(struct pl_tape *t, pl_var x, enum pl_value_part part, const char *name,
                    const char *grad_name) {
     const struct pl_model *model = t->b->m;
@@ -146,8 +179,6 @@ pl_var pl_tape_mlp(struct pl_tape *t, pl_var x, enum pl_value_part part, const c
     const pl_var gu =
         pl_tape_linear(t, PL_SLOT_GU, x, 2 * (uint64_t)t->b->m->layer[t->b->layer].ffn, PL_PART_MLP,
                        PL_TAPE_NAME("gu"));
-    const pl_var m = pl_tape_add_value(t, PL_PART_ROWS, PL_TAPE_NAME("m"));
-    pl_tape_record(
-        t, (struct pl_step){PL_STEP_GATE, PL_SLOT_GU, {gu, PL_NO_VAR}, {m, PL_NO_VAR, PL_NO_VAR}});
+    const pl_var m = pl_tape_gate(t, PL_SLOT_GU, gu);
     return pl_tape_linear(t, PL_SLOT_DOWN, m, model->hidden, part, name, grad_name);
 }

@@ -494,7 +494,7 @@ static void find_spills(struct mover *m) {
             if (op->in[k].id == PL_NONE) continue;
             const struct pl_tensor *t = &m->b->p->tensors[op->in[k].id];
             struct twin *w = &m->twins[op->in[k].id];
-            if (t->scope != PL_SCOPE_STEP || t->rows != PL_ROWS_TOKENS ||
+            if (t->scope != PL_SCOPE_STEP || !pl_rows_follow_tokens(t->rows) ||
                 t->category != PL_CATEGORY_ACTIVATIONS)
                 continue;
             if (!op->backward)

@@ -20,6 +20,7 @@ void pl_build_begin_phase(struct pl_builder *b, enum pl_phase phase) {
     b->training = phase == PL_PHASE_MICRO;
     b->drops = (b->training || phase == PL_PHASE_SCORE) && b->s->lora_dropout > 0;
     b->logp = PL_NO_VAL;
+    b->route_stats = PL_NONE;
     b->p->phases[phase].first_op = b->p->n_ops;
 }
 
@@ -136,7 +137,9 @@ static void micro_phase(struct pl_builder *b) {
     pl_build_inputs(b);
     begin_gradients(b);
     pl_build_begin_loss(b);
+    pl_build_begin_routing(b);
     struct pl_val trunk, pending = pl_build_forward(b, &trunk, tapes);
+    pl_build_end_routing(b);
     uint32_t dx = PL_NONE;
     if (pl_build_lowest_layer(b) < b->m->layers || pl_build_embedding_trains(b))
         dx = pl_build_activation(b, "dx", PL_ROWS_TOKENS, b->m->hidden);

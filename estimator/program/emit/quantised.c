@@ -18,13 +18,13 @@ static enum pl_slot holder_of(const struct pl_builder *b, enum pl_slot slot) {
     return shared ? PL_SLOT_EMBED : slot;
 }
 
-/* Decoder linears, and a head and an embedding where asked for; norms and biases keep 16 bits or
- * more. */
+/* Decoder linears, and a head and an embedding where asked for; routers, norms and biases keep 16
+ * bits or more. */
 bool pl_build_is_quantised(const struct pl_builder *b, enum pl_slot slot) {
     struct pl_slot_shape shape;
     slot = holder_of(b, slot);
     pl_model_slot(b->m, b->layer, slot, &shape);
-    if (!b->quant || !shape.present || shape.vector) return false;
+    if (!b->quant || !shape.present || shape.vector || slot == PL_SLOT_ROUTER) return false;
     return shape.per_layer ||
            (slot == PL_SLOT_HEAD ? b->s->quantize_head : b->s->quantize_embedding);
 }
@@ -71,7 +71,7 @@ void pl_build_quantised_weight(struct pl_builder *b, enum pl_slot slot, uint64_t
     const uint32_t n_rows = pl_model_slot_rows(b->m, layer, slot, rows, index);
     struct pl_quant_slot *q = &b->quant[layer * PL_SLOT_COUNT + slot];
     for (uint32_t r = 0; r < n_rows; r++)
-        add_module(b, q, layer, index[r], &rows[r]);
+        if (!rows[r].module_only) add_module(b, q, layer, index[r], &rows[r]);
 }
 
 /* Elements [at, at + n) of module p: codes, absmax, absmax8 and offset, as DEQUANT4 has them. `at`

@@ -63,7 +63,7 @@ static void renorm(struct pl_builder *b, struct pl_operand w, const struct pl_va
 }
 
 /* With r and an x that is not summed yet, the norm computes x += r first. */
-static void run_norm(struct pl_tape *t, const struct pl_step *s, uint32_t missing) {
+static void run_norm(struct pl_tape *t, const struct pl_step *s, pl_var_set missing) {
     struct pl_builder *b = t->b;
     struct pl_value *x = &t->values[s->in[0]], *n = &t->values[s->out[0]];
     struct pl_value *rstd = &t->values[s->out[1]];
@@ -89,11 +89,11 @@ static void run_norm(struct pl_tape *t, const struct pl_step *s, uint32_t missin
     n->val = pl_build_now(b, y);
 }
 
-static uint32_t norm_reads(const struct pl_tape *t, const struct pl_step *s) {
+static pl_var_set norm_reads(const struct pl_tape *t, const struct pl_step *s) {
     return t->values[s->in[0]].there ? 0 : pl_var_bit(s->in[0]) | pl_var_bit(s->in[1]);
 }
 
-static uint32_t norm_needs(const struct pl_tape *t, const struct pl_step *s) {
+static pl_var_set norm_needs(const struct pl_tape *t, const struct pl_step *s) {
     return t->values[s->out[0]].wants ? pl_var_bit(s->in[0]) | pl_var_bit(s->out[1]) : 0;
 }
 
@@ -114,7 +114,7 @@ static void norm_gradient(struct pl_tape *t, const struct pl_step *s) {
                           x->wants ? now(b, x->grad) : pl_arg_none, true);
 }
 
-static uint32_t post_norm_needs(const struct pl_tape *t, const struct pl_step *s) {
+static pl_var_set post_norm_needs(const struct pl_tape *t, const struct pl_step *s) {
     (void)t;
     return pl_var_bit(s->in[0]) | pl_var_bit(s->out[1]);
 }
@@ -131,43 +131,58 @@ static void post_norm_gradient(struct pl_tape *t, const struct pl_step *s) {
 
 /* --- products -------------------------------------------------------------------------------- */
 
-static void run_linear(struct pl_tape *t, const struct pl_step *s, uint32_t missing) {
+/* The experts that a product is for: all of the layer, by the offsets that the step reads. */
+static struct pl_expert_rows experts_of(const struct pl_tape *t, const struct pl_step *s) {
+    if (s->in[1] == PL_NO_VAR) return (struct pl_expert_rows){0};
+    return (struct pl_expert_rows){.offsets = t->values[s->in[1]].val, .n = t->b->m->experts.n};
+}
+
+static void run_linear(struct pl_tape *t, const struct pl_step *s, pl_var_set missing) {
     struct pl_builder *b = t->b;
     struct pl_value *y = &t->values[s->out[0]], *a = &t->values[s->out[1]];
     const struct pl_val x = t->values[s->in[0]].val;
-    if (!(missing & pl_var_bit(s->out[0]))) {
+    const struct pl_expert_rows experts = experts_of(t, s);
+    const enum pl_rows rows = experts.n ? PL_ROWS_ROUTED : PL_ROWS_TOKENS;
+    b->experts = experts.n ? &experts : NULL;
+    if (missing & pl_var_bit(s->out[0])) {
+        const uint32_t id = pl_build_activation(b, y->name, rows, y->cols);
+        a->val = pl_build_linear(b, s->slot, x, id);
+        y->val = pl_build_now(b, id);
+    } else {
         a->val = pl_build_adapter_a(b, s->slot, x);
-        return;
     }
-    const uint32_t id = pl_build_activation(b, y->name, PL_ROWS_TOKENS, y->cols);
-    a->val = pl_build_linear(b, s->slot, x, id);
-    y->val = pl_build_now(b, id);
+    b->experts = NULL;
 }
 
-static uint32_t first_input(const struct pl_tape *t, const struct pl_step *s) {
+static pl_var_set first_input(const struct pl_tape *t, const struct pl_step *s) {
     (void)t;
     return pl_var_bit(s->in[0]);
 }
 
-static uint32_t both_inputs(const struct pl_tape *t, const struct pl_step *s) {
+static pl_var_set both_inputs(const struct pl_tape *t, const struct pl_step *s) {
     (void)t;
     return pl_var_bit(s->in[0]) | pl_var_bit(s->in[1]);
 }
 
-static uint32_t linear_needs(const struct pl_tape *t, const struct pl_step *s) {
-    if (!pl_build_linear_needs_x(t->b, s->slot)) return 0;
-    return pl_var_bit(s->in[0]) | pl_var_bit(s->out[1]);
+static pl_var_set linear_needs(const struct pl_tape *t, const struct pl_step *s) {
+    if (!pl_build_linear_needs_x(t->b, s->slot)) return pl_var_bit(s->in[1]);
+    return pl_var_bit(s->in[0]) | pl_var_bit(s->in[1]) | pl_var_bit(s->out[1]);
 }
 
 static void linear_gradient(struct pl_tape *t, const struct pl_step *s) {
     struct pl_builder *b = t->b;
     struct pl_value *x = &t->values[s->in[0]];
     const struct pl_operand dy = now(b, t->values[s->out[0]].grad);
-    x->grad = PL_NONE;
-    if (x->wants)
-        x->grad =
-            pl_build_activation(b, x->grad_name, PL_ROWS_TOKENS, b->p->tensors[x->val.id].dims[1]);
-    pl_build_linear_bwd(b, s->slot, dy, x->val, t->values[s->out[1]].val, x->grad);
+    const struct pl_expert_rows experts = experts_of(t, s);
+    const enum pl_rows rows = experts.n ? PL_ROWS_ROUTED : PL_ROWS_TOKENS;
+    const bool adds = s->slot == PL_SLOT_ROUTER; /* to what came through the experts */
+    if (!adds) x->grad = PL_NONE;
+    if (!adds && x->wants)
+        x->grad = pl_build_activation(b, x->grad_name, rows, b->p->tensors[x->val.id].dims[1]);
+    b->experts = experts.n ? &experts : NULL;
+    pl_build_linear_bwd(b, s->slot, dy, x->val, t->values[s->out[1]].val,
+                        x->wants ? x->grad : PL_NONE, adds);
+    b->experts = NULL;
 }
 
 /* --- norms of queries and keys --------------------------------------------------------------- */
@@ -183,7 +198,7 @@ static void halves_of(const struct pl_builder *b, struct half out[2]) {
 }
 
 /* Into a tensor of its own, so that qkv keeps what the gradient of the norm reads. */
-static void run_qk_norm(struct pl_tape *t, const struct pl_step *s, uint32_t missing) {
+static void run_qk_norm(struct pl_tape *t, const struct pl_step *s, pl_var_set missing) {
     struct pl_builder *b = t->b;
     const struct pl_val qkv = t->values[s->in[0]].val;
     struct half halves[2];
@@ -206,7 +221,7 @@ static void run_qk_norm(struct pl_tape *t, const struct pl_step *s, uint32_t mis
     t->values[s->out[0]].val = pl_build_now(b, qk);
 }
 
-static uint32_t qk_norm_needs(const struct pl_tape *t, const struct pl_step *s) {
+static pl_var_set qk_norm_needs(const struct pl_tape *t, const struct pl_step *s) {
     (void)t; /* 1/rms is there since attention asked for qk */
     return pl_var_bit(s->in[0]);
 }
@@ -263,14 +278,14 @@ static void rotate(struct pl_builder *b, struct pl_val x, bool inverse) {
     rotate_heads(b, pl_build_now(b, x.id), b->q, layer_of(b)->kv_heads, b->rope[0], inverse);
 }
 
-static void run_rope(struct pl_tape *t, const struct pl_step *s, uint32_t missing) {
+static void run_rope(struct pl_tape *t, const struct pl_step *s, pl_var_set missing) {
     struct pl_value *qk = &t->values[s->in[0]];
     (void)missing;
     rotate(t->b, qk->val, false);
     qk->val = pl_build_now(t->b, qk->val.id);
 }
 
-uint32_t pl_step_no_values(const struct pl_tape *t, const struct pl_step *s) {
+pl_var_set pl_step_no_values(const struct pl_tape *t, const struct pl_step *s) {
     (void)t, (void)s;
     return 0;
 }
@@ -290,14 +305,18 @@ static struct pl_attr attention_attr(const struct pl_builder *b) {
                             .scale = (float)b->m->score_scale};
 }
 
-static void run_attention(struct pl_tape *t, const struct pl_step *s, uint32_t missing) {
+static struct pl_operand sinks_of(const struct pl_builder *b) {
+    return b->m->sinks ? now(b, pl_build_weight(b, PL_SLOT_SINKS)) : pl_arg_none;
+}
+
+static void run_attention(struct pl_tape *t, const struct pl_step *s, pl_var_set missing) {
     struct pl_builder *b = t->b;
     const struct pl_val qk = t->values[s->in[0]].val, qkv = t->values[s->in[1]].val;
     struct pl_value *o = &t->values[s->out[0]], *lse = &t->values[s->out[1]];
     struct pl_attr attr = attention_attr(b);
     (void)missing;
     if (b->phase == PL_PHASE_GENERATE) {
-        o->val = pl_build_cached_attention(b, attr, qk, qkv);
+        o->val = pl_build_cached_attention(b, attr, qk, qkv, sinks_of(b));
         return;
     }
     const uint32_t id = pl_build_activation(b, o->name, PL_ROWS_TOKENS, b->q);
@@ -308,7 +327,7 @@ static void run_attention(struct pl_tape *t, const struct pl_step *s, uint32_t m
                               pl_arg_cols(qkv, b->q + b->k, b->k),
                               pl_arg(b->in.offsets),
                               ws,
-                              pl_arg_none};
+                              sinks_of(b)};
     struct pl_operand out[] = {now(b, id), now(b, sums)};
     PL_EMIT(b, ATTENTION, attr, in, out);
     o->val = pl_build_now(b, id);
@@ -316,9 +335,21 @@ static void run_attention(struct pl_tape *t, const struct pl_step *s, uint32_t m
 }
 
 /* Queries and keys that are made again where they are read are not among them: see the gradient. */
-static uint32_t attention_needs(const struct pl_tape *t, const struct pl_step *s) {
-    const uint32_t own = pl_var_bit(s->in[1]) | pl_var_bit(s->out[0]) | pl_var_bit(s->out[1]);
+static pl_var_set attention_needs(const struct pl_tape *t, const struct pl_step *s) {
+    const pl_var_set own = pl_var_bit(s->in[1]) | pl_var_bit(s->out[0]) | pl_var_bit(s->out[1]);
     return t->values[s->in[0]].part == PL_PART_NEVER ? own : own | pl_var_bit(s->in[0]);
+}
+
+static void sinks_gradient(struct pl_builder *b, const struct pl_value *o,
+                           const struct pl_value *lse) {
+    if (!b->m->sinks || !pl_build_trains(b, pl_build_weight(b, PL_SLOT_SINKS))) return;
+    const uint32_t sinks = pl_build_weight(b, PL_SLOT_SINKS);
+    struct pl_attr attr = attention_attr(b);
+    const struct weight_grad g = weight_grad(b, PL_OP_SINK_BWD, sinks, &attr, b->q);
+    struct pl_operand in[] = {
+        pl_arg(o->val), now(b, o->grad), pl_arg(lse->val), now(b, sinks), g.ws, g.dw};
+    struct pl_operand out[] = {g.dw};
+    PL_EMIT(b, SINK_BWD, attr, in, out);
 }
 
 static void attention_gradient(struct pl_tape *t, const struct pl_step *s) {
@@ -343,6 +374,7 @@ static void attention_gradient(struct pl_tape *t, const struct pl_step *s) {
     struct pl_operand out[] = {pl_arg_cols(d, 0, b->q), pl_arg_cols(d, b->q, b->k),
                                pl_arg_cols(d, b->q + b->k, b->k)};
     PL_EMIT(b, ATTENTION_BWD, attr, in, out);
+    sinks_gradient(b, o, lse);
 }
 
 /* --- the table ------------------------------------------------------------------------------- */
@@ -350,12 +382,19 @@ static void attention_gradient(struct pl_tape *t, const struct pl_step *s) {
 const struct pl_step_row pl_step_rows[PL_STEP_COUNT] = {
     [PL_STEP_NORM] = {run_norm, norm_reads, norm_needs, norm_gradient, pl_step_norm_wants},
     [PL_STEP_POST_NORM] = {run_norm, first_input, post_norm_needs, post_norm_gradient, NULL},
-    [PL_STEP_LINEAR] = {run_linear, first_input, linear_needs, linear_gradient, NULL},
+    [PL_STEP_LINEAR] = {run_linear, both_inputs, linear_needs, linear_gradient, NULL},
     [PL_STEP_QK_NORM] = {run_qk_norm, first_input, qk_norm_needs, qk_norm_gradient, NULL},
     [PL_STEP_ROPE] = {run_rope, first_input, pl_step_no_values, rope_gradient, NULL},
     [PL_STEP_ATTENTION] = {run_attention, both_inputs, attention_needs, attention_gradient, NULL},
     [PL_STEP_GATE] = {pl_step_gate, first_input, first_input, pl_step_gate_gradient, NULL},
     [PL_STEP_MLP] = {pl_step_mlp, first_input, first_input, pl_step_mlp_gradient, NULL},
+    [PL_STEP_ROUTE] = {pl_step_route, first_input, pl_step_route_needs, pl_step_route_gradient,
+                       NULL},
+    [PL_STEP_ORDER] = {pl_step_order, first_input, pl_step_no_values, pl_step_no_gradient, NULL},
+    [PL_STEP_DISPATCH] = {pl_step_dispatch, both_inputs, pl_step_dispatch_needs,
+                          pl_step_dispatch_gradient, pl_step_dispatch_wants},
+    [PL_STEP_COMBINE] = {pl_step_combine, pl_step_all_inputs, pl_step_all_inputs,
+                         pl_step_combine_gradient, NULL},
     [PL_STEP_EMBED] = {pl_step_embed, pl_step_no_values, pl_step_embed_needs,
                        pl_step_embed_gradient, NULL},
     [PL_STEP_GATHER] = {pl_step_gather, pl_step_no_values, pl_step_no_values,

@@ -29,7 +29,7 @@ void pl_tape_record(struct pl_tape *t, struct pl_step s) {
     }
     t->steps[t->n_steps++] = s;
     if (s.out[0] != PL_NO_VAR) t->values[s.out[0]].wants = !row->wants || row->wants(t, &s);
-    if (t->b->err == PL_ERR_OK) row->run(t, &s, UINT32_MAX);
+    if (t->b->err == PL_ERR_OK) row->run(t, &s, UINT64_MAX);
 }
 
 struct pl_val pl_tape_value(const struct pl_tape *t, pl_var v) {
@@ -100,12 +100,12 @@ pl_var pl_tape_attention(struct pl_tape *t, pl_var qk, pl_var qkv) {
 
 /* --- making values again --------------------------------------------------------------------- */
 
-static uint32_t outputs_of(const struct pl_step *s) {
+static pl_var_set outputs_of(const struct pl_step *s) {
     return pl_var_bit(s->out[0]) | pl_var_bit(s->out[1]) | pl_var_bit(s->out[2]);
 }
 
-static uint32_t values_there(const struct pl_tape *t) {
-    uint32_t there = 0;
+static pl_var_set values_there(const struct pl_tape *t) {
+    pl_var_set there = 0;
     for (pl_var v = 0; v < t->n_values; v++)
         if (t->values[v].there) there |= pl_var_bit(v);
     return there;
@@ -113,8 +113,8 @@ static uint32_t values_there(const struct pl_tape *t) {
 
 /* Steps are visited from the end: a step runs again if it makes something that is missing, and then
  * the values that it reads are needed, too. */
-void pl_tape_rebuild(struct pl_tape *t, uint32_t wanted) {
-    const uint32_t there = values_there(t), asked = wanted;
+void pl_tape_rebuild(struct pl_tape *t, pl_var_set wanted) {
+    const pl_var_set there = values_there(t), asked = wanted;
     uint32_t steps = 0;
     for (int i = t->n_steps - 1; i >= 0; i--) {
         const struct pl_step *s = &t->steps[i];
@@ -169,8 +169,8 @@ static bool is_product(const struct pl_step *s) {
 }
 
 /* T3: what the gradients of step i and of those below it, down to the next product, read. */
-static uint32_t needs_from(const struct pl_tape *t, int i) {
-    uint32_t needs = 0;
+static pl_var_set needs_from(const struct pl_tape *t, int i) {
+    pl_var_set needs = 0;
     do {
         needs |= pl_step_rows[t->steps[i].kind].needs(t, &t->steps[i]);
     } while (--i >= 0 && !is_product(&t->steps[i]));

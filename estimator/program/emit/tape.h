@@ -28,6 +28,7 @@ enum pl_value_part {
 
 typedef uint8_t pl_var; /* a value of a tape */
 #define PL_NO_VAR UINT8_MAX
+typedef uint64_t pl_var_set; /* a bit for each value */
 
 struct pl_value {
     struct pl_val val;
@@ -43,12 +44,17 @@ struct pl_value {
 enum pl_step_kind {
     PL_STEP_NORM,      /* x, r? -> n, rstd, x: x += r, n = norm(x) */
     PL_STEP_POST_NORM, /* x -> n, rstd: n is the part that a block adds to the trunk */
-    PL_STEP_LINEAR,    /* x -> y, a: a is the rows of its adapters */
+    PL_STEP_LINEAR,    /* x, offsets? -> y, a: a is the rows of its adapters; the offsets are those
+                          of experts */
     PL_STEP_QK_NORM,   /* qkv -> qk, rstd of q, rstd of k */
     PL_STEP_ROPE,      /* qk -> qk */
     PL_STEP_ATTENTION, /* qk, qkv -> o, lse */
     PL_STEP_GATE,      /* gu -> m */
     PL_STEP_MLP,       /* x -> y: products and gate of a whole MLP, chunk by chunk of tokens */
+    PL_STEP_ROUTE,     /* logits -> weight, expert: of every token, those it has */
+    PL_STEP_ORDER,     /* expert -> offsets, order, place: of rows sorted by expert */
+    PL_STEP_DISPATCH,  /* x, order, place -> xr: the sorted rows; place is for the gradient */
+    PL_STEP_COMBINE,   /* yr, weight, place -> y */
     PL_STEP_EMBED,     /* -> x, a: a is the rows of the adapter */
     PL_STEP_GATHER,    /* x, r? -> xs: the supervised rows of x + r */
     PL_STEP_LAST_NORM, /* xs -> h, rstd */
@@ -59,12 +65,12 @@ enum pl_step_kind {
 struct pl_step {
     enum pl_step_kind kind : 8;
     enum pl_slot slot : 8;
-    pl_var in[2], out[3];
+    pl_var in[3], out[3]; /* in[2] of kinds with three alone */
 };
 
-/* The most values and steps of a tape: values are bits of a word. A tape with more is
+/* The most values and steps of a tape: both are bits of a word. A tape with more is
  * PL_ERR_PLAN_BROKEN. */
-enum { PL_TAPE_VALUES = 32, PL_TAPE_STEPS = 20 };
+enum { PL_TAPE_VALUES = 48, PL_TAPE_STEPS = 24 };
 
 struct pl_tape {
     struct pl_builder *b;
@@ -93,6 +99,9 @@ pl_var pl_tape_attention(struct pl_tape *t, pl_var qk, pl_var qkv);
 /* --- mlp.c: products and gate; y, of a part --- */
 pl_var pl_tape_mlp(struct pl_tape *t, pl_var x, enum pl_value_part part, const char *name,
                    const char *grad_name);
+pl_var pl_tape_gate(struct pl_tape *t, enum pl_slot slot, pl_var gu);
+/* --- experts.c: router, products and gate of a mixture of experts --- */
+pl_var pl_tape_experts(struct pl_tape *t, pl_var x, const char *name);
 /* --- embed.c: the whole tape of the embedding; returns what the layers get --- */
 pl_var pl_tape_embed(struct pl_tape *t, struct pl_builder *b);
 struct pl_val pl_tape_value(const struct pl_tape *t, pl_var v);
@@ -105,38 +114,50 @@ void pl_tape_backward(struct pl_tape *t, uint32_t dx);
 /* --- what the steps are made of --- */
 struct pl_step_row {
     /* Appends the step's ops; of its outputs only those in `missing`, as bits, are needed. */
-    void (*run)(struct pl_tape *t, const struct pl_step *s, uint32_t missing);
+    void (*run)(struct pl_tape *t, const struct pl_step *s, pl_var_set missing);
     /* Returns the values that running it again reads. */
-    uint32_t (*reads)(const struct pl_tape *t, const struct pl_step *s);
+    pl_var_set (*reads)(const struct pl_tape *t, const struct pl_step *s);
     /* Returns the values of the forward pass that its gradient reads. */
-    uint32_t (*needs)(const struct pl_tape *t, const struct pl_step *s);
+    pl_var_set (*needs)(const struct pl_tape *t, const struct pl_step *s);
     void (*gradient)(struct pl_tape *t, const struct pl_step *s);
     /* True if its first output needs a gradient; NULL: it always does. */
     bool (*wants)(const struct pl_tape *t, const struct pl_step *s);
 };
 extern const struct pl_step_row pl_step_rows[PL_STEP_COUNT];
 
-static inline uint32_t pl_var_bit(pl_var v) {
-    return v == PL_NO_VAR ? 0 : UINT32_C(1) << v;
+static inline pl_var_set pl_var_bit(pl_var v) {
+    return v == PL_NO_VAR ? 0 : UINT64_C(1) << v;
 }
 /* True if a norm passes on a gradient: to what is below it, or to its own weight. */
 bool pl_step_norm_wants(const struct pl_tape *t, const struct pl_step *s);
-uint32_t pl_step_no_values(const struct pl_tape *t, const struct pl_step *s);
-/* The steps of mlp.c, embed.c and head.c. */
-void pl_step_gate(struct pl_tape *t, const struct pl_step *s, uint32_t missing);
+pl_var_set pl_step_no_values(const struct pl_tape *t, const struct pl_step *s);
+pl_var_set pl_step_all_inputs(const struct pl_tape *t, const struct pl_step *s);
+/* The steps of mlp.c, experts.c, embed.c and head.c. */
+void pl_step_gate(struct pl_tape *t, const struct pl_step *s, pl_var_set missing);
 void pl_step_gate_gradient(struct pl_tape *t, const struct pl_step *s);
-void pl_step_mlp(struct pl_tape *t, const struct pl_step *s, uint32_t missing);
+void pl_step_mlp(struct pl_tape *t, const struct pl_step *s, pl_var_set missing);
 void pl_step_mlp_gradient(struct pl_tape *t, const struct pl_step *s);
-void pl_step_embed(struct pl_tape *t, const struct pl_step *s, uint32_t missing);
-uint32_t pl_step_embed_needs(const struct pl_tape *t, const struct pl_step *s);
+void pl_step_route(struct pl_tape *t, const struct pl_step *s, pl_var_set missing);
+pl_var_set pl_step_route_needs(const struct pl_tape *t, const struct pl_step *s);
+void pl_step_route_gradient(struct pl_tape *t, const struct pl_step *s);
+void pl_step_order(struct pl_tape *t, const struct pl_step *s, pl_var_set missing);
+void pl_step_no_gradient(struct pl_tape *t, const struct pl_step *s);
+void pl_step_dispatch(struct pl_tape *t, const struct pl_step *s, pl_var_set missing);
+pl_var_set pl_step_dispatch_needs(const struct pl_tape *t, const struct pl_step *s);
+bool pl_step_dispatch_wants(const struct pl_tape *t, const struct pl_step *s);
+void pl_step_dispatch_gradient(struct pl_tape *t, const struct pl_step *s);
+void pl_step_combine(struct pl_tape *t, const struct pl_step *s, pl_var_set missing);
+void pl_step_combine_gradient(struct pl_tape *t, const struct pl_step *s);
+void pl_step_embed(struct pl_tape *t, const struct pl_step *s, pl_var_set missing);
+pl_var_set pl_step_embed_needs(const struct pl_tape *t, const struct pl_step *s);
 void pl_step_embed_gradient(struct pl_tape *t, const struct pl_step *s);
-void pl_step_gather(struct pl_tape *t, const struct pl_step *s, uint32_t missing);
+void pl_step_gather(struct pl_tape *t, const struct pl_step *s, pl_var_set missing);
 void pl_step_gather_gradient(struct pl_tape *t, const struct pl_step *s);
 bool pl_step_gather_wants(const struct pl_tape *t, const struct pl_step *s);
-void pl_step_last_norm(struct pl_tape *t, const struct pl_step *s, uint32_t missing);
-uint32_t pl_step_last_norm_needs(const struct pl_tape *t, const struct pl_step *s);
+void pl_step_last_norm(struct pl_tape *t, const struct pl_step *s, pl_var_set missing);
+pl_var_set pl_step_last_norm_needs(const struct pl_tape *t, const struct pl_step *s);
 void pl_step_last_norm_gradient(struct pl_tape *t, const struct pl_step *s);
-void pl_step_loss(struct pl_tape *t, const struct pl_step *s, uint32_t missing);
+void pl_step_loss(struct pl_tape *t, const struct pl_step *s, pl_var_set missing);
 void pl_step_loss_gradient(struct pl_tape *t, const struct pl_step *s);
 
 /* --- tape.c --- */
@@ -144,7 +165,7 @@ pl_var pl_tape_add_value(struct pl_tape *t, enum pl_value_part part, const char 
                          const char *grad_name);
 void pl_tape_record(struct pl_tape *t, struct pl_step s);
 /* Computes the values in `wanted`, as bits, that are not there. */
-void pl_tape_rebuild(struct pl_tape *t, uint32_t wanted);
+void pl_tape_rebuild(struct pl_tape *t, pl_var_set wanted);
 /* True if the level of the current layer keeps values of a part for the gradient. */
 bool pl_tape_keeps(const struct pl_builder *b, enum pl_value_part part);
 
