@@ -39,7 +39,7 @@ HOT = [
     ("attention_bwd", "queries_tensor<T, 128, 32u>", "of->kernel", 128, 34816, ARCHS),
     ("norms", "forward_norms<T, 8>", "(forward_norms<T, V>)", 224, 28, ARCHS),
     ("norms", "backward_norms<T, 8>", "(backward_norms<T, V>)", 224, 28, ARCHS),
-    ("cross_entropy", "loss_rows<T, 8>", "(loss_rows<T, V>)", 1024, 256, ARCHS),
+    ("cross_entropy", "loss_rows<T, 8>", "(loss_rows<T, V>)", 512, 2112, ARCHS),
     ("glu", "swiglu<T, 8>", "(swiglu<T, V>)", 256, 0, ARCHS),
     ("glu", "swiglu_bwd<T, 8>", "(swiglu_bwd<T, V>)", 256, 0, ARCHS),
     ("dequant4", "dequantise<T, 4>", "(dequantise<T, BYTES>)", 256, 1088, ARCHS),

@@ -13,8 +13,9 @@
 
 namespace {
 
-#define MOST  1024 /* threads of a row */
-#define BATCH 4    /* packs of a thread in flight */
+#define MOST   512 /* threads of a row */
+#define BLOCKS 2   /* of a multiprocessor at least: one reads while the other waits at a barrier */
+#define BATCH  4   /* packs of a thread in flight */
 
 template <typename T> struct loss {
     pl_mat<T> logits; /* [T,V] */
@@ -113,16 +114,30 @@ __device__ __forceinline__ bool is_first_largest(const loss<T> &t, uint64_t row,
     return pl_team_reduce<pl_max>(before, shared) < top;
 }
 
-template <typename T, int V> __global__ void __launch_bounds__(MOST) loss_rows(const loss<T> t) {
-    PL_SHARED(double, shared); /* one a warp */
+/* The sum of a term of each thread in double, known to the first warp alone. That warp adds all of
+ * them, because many GPUs compute two fp64 additions at a time. */
+__device__ __forceinline__ double add_by_first_warp(float term, float *shared) {
+    double sum = 0;
+    shared[threadIdx.x] = term;
+    __syncthreads();
+    if (threadIdx.x >= PL_WARP) return 0;
+    for (unsigned i = threadIdx.x; i < blockDim.x; i += PL_WARP)
+        sum += (double)shared[i];
+    return pl_warp_reduce<pl_add>(sum);
+}
+
+template <typename T, int V>
+__global__ void __launch_bounds__(MOST, BLOCKS) loss_rows(const loss<T> t) {
+    PL_SHARED(float, terms); /* one a thread, then one a warp */
+    float *const of_warps = terms + blockDim.x;
     const uint64_t row = blockIdx.x;
     const uint32_t target = (uint32_t)t.targets[row];
     float max, sum, at_target = NAN;
     sum_row<T, V>(t, row, max, sum);
     if (threadIdx.x == 0 && target < t.vocab) at_target = t.logits.get(row, target);
-    const float top = pl_team_reduce<pl_max>(max, (float *)shared);
-    const double total = pl_team_reduce<pl_add>((double)(sum * expf(max - top)), shared);
-    const bool right = t.counts && is_first_largest(t, row, target, top, (float *)shared);
+    const float top = pl_team_reduce<pl_max>(max, of_warps);
+    const double total = add_by_first_warp(sum * expf(max - top), terms);
+    const bool right = t.counts && is_first_largest(t, row, target, top, of_warps);
     if (threadIdx.x == 0) {
         const double of_row = log(total) + ((double)top - (double)at_target);
         if (t.logp) t.logp[row] = -of_row;
@@ -131,8 +146,9 @@ template <typename T, int V> __global__ void __launch_bounds__(MOST) loss_rows(c
                                       : of_row;
     }
     if (!t.gradient) return;
-    __syncthreads(); /* the target's logit was read */
-    write_gradient<T, V>(t, row, target, top, (float)total);
+    if (threadIdx.x == 0) *of_warps = (float)total;
+    __syncthreads(); /* the target's logit was read as well */
+    write_gradient<T, V>(t, row, target, top, *of_warps);
 }
 
 #define ADDERS 256
@@ -176,7 +192,7 @@ template <typename T, int V> void launch(const struct loss_call *l, cudaStream_t
     const uint64_t warps = pl_u64_div_up(vocab, V * PL_WARP);
     const unsigned threads = (unsigned)pl_u64_min(warps * PL_WARP, MOST);
     PL_LAUNCH((loss_rows<T, V>), dim3((unsigned)l->logits.rows), dim3(threads),
-              threads / PL_WARP * sizeof(double), stream, t);
+              (threads + threads / PL_WARP) * sizeof(float), stream, t);
 }
 
 } // namespace
