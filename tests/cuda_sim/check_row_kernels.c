@@ -324,6 +324,75 @@ START_TEST(squares_are_summed_in_pairs_in_fp32_and_beyond_a_warp_in_fp64) {
 }
 END_TEST
 
+/* ---- strips of norms ---- */
+
+/* A team of 160 threads for a norm, so a block walks its strip of three norms one after another.
+ * The last strip has one. Norm i has the numbers of norm i % KINDS. */
+enum { KINDS = 5, NORMS = 2 * PL_CUDA_NORM_BLOCKS + 2, DIM = 2064 };
+static uint16_t norm_dy[NORMS * DIM], norm_x[NORMS * DIM], norm_dx[NORMS * DIM], norm_w[DIM];
+static float norm_rstd[NORMS], norm_dw[DIM];
+static unsigned char norm_ws[PL_CUDA_NORM_BLOCKS * DIM * sizeof(float)];
+
+static uint16_t bf16_of(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (uint16_t)(bits >> 16);
+}
+
+static float quarters(int i, int salt) {
+    return (float)((i * 7 + salt * 11) % 13 - 6) / 4;
+}
+
+static void fill_norms(void) {
+    for (int i = 0; i < NORMS; i++) {
+        const int kind = i % KINDS;
+        norm_rstd[i] = 1.0f / (float)(1 << kind);
+        for (int c = 0; c < DIM; c++) {
+            norm_dy[i * DIM + c] = bf16_of(quarters(c, kind));
+            norm_x[i * DIM + c] = bf16_of(quarters(c, 3 * kind + 1));
+        }
+    }
+    for (int c = 0; c < DIM; c++)
+        norm_w[c] = bf16_of(quarters(c, 2));
+}
+
+static void run_norms(const struct runner *r, uint64_t first, uint64_t n) {
+    const struct pl_attr norm = {.eps = 1e-6f};
+    struct pl_call c = {.attr = &norm, .batch = &batch};
+    c.in[0] = (struct pl_view){norm_dy + first * DIM, n, DIM, DIM, PL_DTYPE_BF16};
+    c.in[1] = (struct pl_view){norm_x + first * DIM, n, DIM, DIM, PL_DTYPE_BF16};
+    c.in[2] = vector(norm_w, DIM, PL_DTYPE_BF16);
+    c.in[3] = vector(norm_rstd + first, n, PL_DTYPE_F32);
+    c.in[4] = vector(norm_ws, sizeof norm_ws, PL_DTYPE_U8);
+    c.out[0] = (struct pl_view){norm_dx + first * DIM, n, DIM, DIM, PL_DTYPE_BF16};
+    c.out[1] = vector(norm_dw, DIM, PL_DTYPE_F32);
+    ck_assert_int_eq(run(r, PL_OP_RMSNORM_BWD, &c), PL_ERR_OK);
+}
+
+/* Every sum of products of quarters is exact in fp32, whatever its order. */
+static float exact_dw(int c) {
+    float sum = 0;
+    for (int i = 0; i < NORMS; i++)
+        sum += quarters(c, i % KINDS) * quarters(c, 3 * (i % KINDS) + 1) * norm_rstd[i];
+    return sum;
+}
+
+START_TEST(norms_of_a_strip_get_the_bits_of_a_norm_alone) {
+    static uint16_t together[NORMS * DIM];
+    const struct runner *r = &machine.runners[0];
+    fill_norms();
+    run_norms(r, 0, NORMS);
+    memcpy(together, norm_dx, sizeof together);
+    for (int c = 0; c < DIM; c++)
+        ck_assert_float_eq(norm_dw[c], exact_dw(c));
+    for (uint64_t kind = 0; kind < KINDS; kind++) {
+        run_norms(r, kind, 1);
+        for (uint64_t i = kind; i < NORMS; i += KINDS)
+            ck_assert_mem_eq(together + i * DIM, norm_dx + kind * DIM, DIM * sizeof *norm_dx);
+    }
+}
+END_TEST
+
 /* ---- sizes ---- */
 
 /* More runs than blocks: the blocks come round again, the last with a part of a run. */
@@ -354,6 +423,7 @@ int main(void) {
     tcase_add_loop_test(tc, an_element_rounds_with_the_random_bits_of_the_cpu, 0, 2);
     tcase_add_test(tc, infinity_and_nan_survive_rounding);
     tcase_add_loop_test(tc, squares_are_summed_in_pairs_in_fp32_and_beyond_a_warp_in_fp64, 0, 2);
+    tcase_add_test(tc, norms_of_a_strip_get_the_bits_of_a_norm_alone);
     tcase_add_test(tc, a_square_sum_counts_every_element_of_a_large_tensor);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);

@@ -239,45 +239,73 @@ __device__ __forceinline__ void join_teams(const float (&dw)[columns<V>::KEEP][V
     }
 }
 
+/* What a team keeps of a norm in registers. */
+template <typename T, int V> struct gathered {
+    float rstd;
+    pl_pack<T, V> dy[columns<V>::KEEP], x[columns<V>::KEEP];
+};
+
+/* Norm i of a strip that ends before norm `stop`. */
+template <typename T>
+__device__ __forceinline__ struct place place_in_strip(const backward<T> &t, uint32_t i,
+                                                       uint32_t stop) {
+    return place_of(t.s, i < stop ? i : t.s.n);
+}
+
+template <typename T, int V>
+__device__ __forceinline__ void gather(const backward<T> &t, const columns<V> &cols,
+                                       const struct place &at, gathered<T, V> &of) {
+    const uint32_t end = at.is_real ? t.s.dim : 0;
+    of.rstd = at.is_real ? t.rstd[at.row * t.rstd_ld + at.head] : 0.0f;
+#pragma unroll
+    for (int k = 0; k < columns<V>::KEEP; k++) {
+        const uint32_t c = cols.first + k * cols.step;
+        if (c >= end) continue;
+        of.dy[k] = load_at<T, V>(t.dy, at, c, t.s.dim);
+        of.x[k] = load_at<T, V>(t.x, at, c, t.s.dim);
+    }
+}
+
+/* The loads of a team's next norm are under way while it waits at the barriers of this one; fp32,
+ * which is twice as wide, would spill registers. */
 template <typename T, int V>
 __global__ void __launch_bounds__(TEAM) backward_norms(const backward<T> t) {
     PL_SHARED(float, shared); /* a float per warp, then [D] where there are several teams */
     constexpr int KEEP = columns<V>::KEEP;
+    constexpr bool READS_AHEAD = V > pl_lanes<float>::N;
     const columns<V> cols;
     const uint32_t begin = blockIdx.x * t.strip;
     const uint32_t stop = t.s.n - begin < t.strip ? t.s.n : begin + t.strip;
     float dw[KEEP][V] = {};
+    gathered<T, V> of, next;
+    if (READS_AHEAD) gather(t, cols, place_in_strip(t, begin + threadIdx.y, stop), next);
     for (uint32_t i = begin; i < stop; i += blockDim.y) {
-        struct place at = place_of(t.s, i + threadIdx.y);
-        at.is_real = i + threadIdx.y < stop;
+        const struct place at = place_in_strip(t, i + threadIdx.y, stop);
         const uint32_t end = at.is_real ? t.s.dim : 0;
-        const float rstd = at.is_real ? t.rstd[at.row * t.rstd_ld + at.head] : 0.0f;
-        pl_pack<T, V> dy[KEEP], x[KEEP];
         float sum = 0;
-#pragma unroll
-        for (int k = 0; k < KEEP; k++) {
-            const uint32_t c = cols.first + k * cols.step;
-            if (c >= end) continue;
-            dy[k] = load_at<T, V>(t.dy, at, c, t.s.dim);
-            x[k] = load_at<T, V>(t.x, at, c, t.s.dim);
+        if (READS_AHEAD) {
+            of = next;
+            gather(t, cols, place_in_strip(t, i + blockDim.y + threadIdx.y, stop), next);
+        } else {
+            gather(t, cols, at, of);
         }
 #pragma unroll
         for (int k = 0; k < KEEP; k++) {
             const uint32_t c = cols.first + k * cols.step;
-            if (c < end) sum += dot<T, V>(t, c, dy[k], x[k]);
+            if (c < end) sum += dot<T, V>(t, c, of.dy[k], of.x[k]);
         }
         for (uint32_t c = cols.rest; c < end; c += cols.step)
             sum += dot<T, V>(t, c, load_at<T, V>(t.dy, at, c, end), load_at<T, V>(t.x, at, c, end));
         sum = pl_team_reduce<pl_add>(sum, shared);
-        const float mean = sum * rstd / (float)t.s.dim;
+        const float mean = sum * of.rstd / (float)t.s.dim;
 #pragma unroll
         for (int k = 0; k < KEEP; k++) {
             const uint32_t c = cols.first + k * cols.step;
             if (c >= end) continue;
-            if (t.partial) add_dw<T, V>(dy[k], x[k], rstd, dw[k]);
-            if (t.dx.p) write_dx<T, V>(t, at, c, dy[k], x[k], rstd, mean);
+            if (t.partial) add_dw<T, V>(of.dy[k], of.x[k], of.rstd, dw[k]);
+            if (t.dx.p) write_dx<T, V>(t, at, c, of.dy[k], of.x[k], of.rstd, mean);
         }
-        if (at.is_real) walk_rest<T, V>(t, at, cols, rstd, mean, i == begin);
+        if (at.is_real) walk_rest<T, V>(t, at, cols, of.rstd, mean, i == begin);
     }
     if (t.partial)
         join_teams<V>(dw, cols, t.s.dim, shared + blockDim.x * blockDim.y / PL_WARP,
