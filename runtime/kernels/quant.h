@@ -86,8 +86,14 @@ struct pl_quant_map {
 };
 void pl_quant_map_init(struct pl_quant_map *m, bool is_signed);
 
+/* The lesser, and b where a is NaN; b is none. nvcc makes one instruction of fminf, which compilers
+ * for the host call as a function, and two of the other form. */
 PL_QUANT_FN float pl_quant_lesser(float a, float b) {
+#ifdef __CUDA_ARCH__
+    return fminf(a, b);
+#else
     return a < b ? a : b;
+#endif
 }
 
 /* The place of a magnitude among the values of a map that are above 0, with one step in the lowest

@@ -124,14 +124,13 @@ static void make_calls(int group) {
         calls[i] = group ? update_call(optimizer_of(group), i, clip) : square_call(i);
 }
 
-/* The calls on a copy of the pool in the device's memory; what became of it is left in the pool. */
-static void run_calls(const struct runner *r, int group, bool together) {
-    const enum pl_op_kind kind = kind_of(group);
-    make_calls(group);
+/* The first n calls on a copy of the pool in the device's memory; what became of it is left in the
+ * pool. */
+static void run_made(const struct runner *r, enum pl_op_kind kind, uint32_t n, bool together) {
     machine_turn_to(r);
     unsigned char *copy = machine_put(r, pool, used);
     const struct pl_batch described = machine_describe(r, &batch);
-    for (uint32_t i = 0; i < CALLS; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         calls[i].batch = &described;
         for (int k = 0; k < PL_OP_MAX_IN; k++)
             if (calls[i].in[k].p)
@@ -141,13 +140,18 @@ static void run_calls(const struct runner *r, int group, bool together) {
     }
     const uint64_t before = plsim_counters.launches;
     if (together)
-        ck_assert_int_eq(r->dev->groups[kind](r->dev, calls, CALLS), PL_ERR_OK);
+        ck_assert_int_eq(r->dev->groups[kind](r->dev, calls, n), PL_ERR_OK);
     else
-        for (uint32_t i = 0; i < CALLS; i++)
+        for (uint32_t i = 0; i < n; i++)
             ck_assert_int_eq(r->kernels[kind](r->dev, &calls[i]), PL_ERR_OK);
     /* three launches' worth of tensors, each in at most five storages */
     if (together) ck_assert_uint_le(plsim_counters.launches - before, 3 * 5);
     machine_take(r, pool, copy, used);
+}
+
+static void run_calls(const struct runner *r, int group, bool together) {
+    make_calls(group);
+    run_made(r, kind_of(group), CALLS, together);
 }
 
 START_TEST(many_tensors_in_one_launch_get_the_bits_of_one_by_one) {
@@ -161,6 +165,39 @@ START_TEST(many_tensors_in_one_launch_get_the_bits_of_one_by_one) {
         run_calls(&machine.runners[k], _i, true);
         ck_assert_mem_eq(pool, alone, used);
     }
+    free(alone);
+}
+END_TEST
+
+/* Two tensors of as many blocks of moments as two multiprocessors have warps in a launch, so that
+ * each warp goes from the first tensor to the second. */
+static void make_large_calls(void) {
+    const uint64_t n = UINT64_C(2) * 64 * 8 * PL_STATE8_BLOCK;
+    used = 0;
+    const struct pl_view clip = tensor(2, PL_DTYPE_F64, 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct pl_call *c = &calls[i];
+        attrs[i] = (struct pl_attr){.site = 3 + 5 * i};
+        *c = (struct pl_call){.attr = &attrs[i], .batch = &batch};
+        c->in[0] = tensor(n, PL_DTYPE_BF16, 0);
+        c->in[1] = tensor(n, PL_DTYPE_BF16, 0);
+        c->in[2] = moment(n, true, &c->in[5]);
+        c->in[3] = moment(n, true, &c->in[6]);
+        c->in[4] = clip;
+    }
+}
+
+START_TEST(a_warp_rounds_each_tensor_by_its_own_numbers) {
+    const struct runner *r = &machine.runners[1]; /* of two multiprocessors */
+    unsigned char *alone = malloc(POOL);
+    ck_assert_ptr_nonnull(alone);
+    make_large_calls();
+    run_made(r, PL_OP_ADAMW_8BIT, 2, false);
+    memcpy(alone, pool, used);
+    make_large_calls();
+    ck_assert_msg(memcmp(alone, pool, used) != 0, "the calls changed nothing");
+    run_made(r, PL_OP_ADAMW_8BIT, 2, true);
+    ck_assert_mem_eq(pool, alone, used);
     free(alone);
 }
 END_TEST
@@ -217,6 +254,7 @@ int main(void) {
     tcase_set_timeout(tc, 120);
     tcase_add_checked_fixture(tc, open_all, close_all);
     tcase_add_loop_test(tc, many_tensors_in_one_launch_get_the_bits_of_one_by_one, 0, n);
+    tcase_add_test(tc, a_warp_rounds_each_tensor_by_its_own_numbers);
     tcase_add_test(tc, a_large_tensor_beside_a_small_one_is_summed_whole);
     tcase_add_loop_test(tc, one_broken_call_among_many_is_a_broken_plan, 0, n);
     suite_add_tcase(s, tc);

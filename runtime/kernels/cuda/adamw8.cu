@@ -177,7 +177,7 @@ __device__ __forceinline__ void move(const struct rule &u, bool decays, float cl
 template <typename W, typename G, typename S>
 __device__ __forceinline__ void update_lane(const update<W, G, S> &t, const struct rule &u,
                                             const struct map &m_map, const struct map &v_map,
-                                            uint64_t i) {
+                                            const struct pl_rng &random, uint64_t i) {
     float p[V] = {}, g[V] = {}, m[V] = {}, v[V] = {};
     if (i < t.n) {
         if (t.master.p)
@@ -189,7 +189,7 @@ __device__ __forceinline__ void update_lane(const update<W, G, S> &t, const stru
         decode<S>(t.v, v_map, i, t.n, v);
         move(u, t.decays, (float)t.clip[1], g, m, v, p);
         if (t.master.p) store(t.master, i, t.n, p);
-        if (t.rounding.is_on) pl_round_elements(t.rounding, u.facts->step, t.first + i, p);
+        if (t.rounding.is_on) pl_round_by(random, t.first + i, p);
         store(t.w, i, t.n, p);
     }
     keep<S>(t.m, m_map, true, i, t.n, m);
@@ -215,12 +215,15 @@ __global__ void __launch_bounds__(BLOCK)
     __syncthreads();
     const uint64_t units = parts.begin[parts.n], step = (uint64_t)gridDim.x * WARPS;
     uint64_t unit = (uint64_t)blockIdx.x * WARPS + threadIdx.x / PL_WARP;
-    for (uint32_t of = 0; unit < units; unit += step) {
+    struct pl_rng random; /* of part `last` */
+    for (uint32_t of = 0, last = PL_PARTS; unit < units; unit += step) {
         while (unit >= parts.begin[of + 1])
             of++;
         const update<W, G, S> &t = parts.part[of];
+        if (of != last && t.rounding.is_on) random = pl_rounding_stream(t.rounding, u.facts->step);
+        last = of;
         const uint64_t i = (unit - parts.begin[of]) * PL_STATE8_BLOCK + threadIdx.x % PL_WARP * V;
-        if (!isnan(t.clip[1])) update_lane<W, G, S>(t, u, m_map, v_map, i);
+        if (!isnan(t.clip[1])) update_lane<W, G, S>(t, u, m_map, v_map, random, i);
     }
 }
 

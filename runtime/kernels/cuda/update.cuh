@@ -124,10 +124,15 @@ __device__ __forceinline__ void pl_round_by(const struct pl_rng &rng, uint64_t e
     }
 }
 
+__device__ __forceinline__ struct pl_rng pl_rounding_stream(const struct pl_rounding &r,
+                                                            uint64_t step) {
+    return pl_rng_init(r.seed, step, r.site);
+}
+
 template <int V>
 __device__ __forceinline__ void pl_round_elements(const struct pl_rounding &r, uint64_t step,
                                                   uint64_t e, float (&p)[V]) {
-    pl_round_by(pl_rng_init(r.seed, step, r.site), e, p);
+    pl_round_by(pl_rounding_stream(r, step), e, p);
 }
 
 #endif
