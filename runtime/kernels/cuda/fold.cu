@@ -9,53 +9,6 @@
 
 #define BLOCK 256
 
-static __device__ __forceinline__ double widened(double x) {
-    return x;
-}
-template <typename T> static __device__ __forceinline__ float widened(T x) {
-    return pl_get(&x);
-}
-static __device__ __forceinline__ void store(double *to, double x) {
-    *to = x;
-}
-template <typename T> static __device__ __forceinline__ void store(T *to, float x) {
-    pl_put(to, x);
-}
-
-template <typename T>
-static __device__ T part_at(const T *parts, const T *own, uint64_t rank, uint64_t part,
-                            uint64_t size, uint64_t i) {
-    if (own && part == rank) return own[i];
-    return parts[(part - (own && part > rank)) * size + i];
-}
-
-/* g[size] = (adds ? g : 0) + x[n][size], rounded after each; n: `there`, or of the facts. x are the
- * parts, with `own` as number `rank` among them unless it is NULL. */
-template <typename T>
-static __global__ void __launch_bounds__(BLOCK)
-    fold(const T *__restrict__ parts, const T *__restrict__ own, uint64_t rank, T *__restrict__ g,
-         uint64_t size, uint64_t there, const struct pl_facts *facts, bool adds) {
-    const uint64_t i = (uint64_t)blockIdx.x * BLOCK + threadIdx.x;
-    const uint64_t n = facts && facts->contributors < there ? facts->contributors : there;
-    if (i >= size || n == 0) return;
-    T sum = adds ? g[i] : part_at(parts, own, rank, 0, size, i);
-    for (uint64_t part = adds ? 0 : 1; part < n; part++)
-        store(&sum, widened(sum) + widened(part_at(parts, own, rank, part, size, i)));
-    g[i] = sum;
-}
-
-template <typename T> static pl_err launch(struct pl_device *dev, const struct pl_call *c) {
-    const struct pl_view *parts = &c->in[PL_FOLD_PARTS], *own = &c->in[PL_FOLD_OWN];
-    const struct pl_view *g = &c->out[PL_FOLD_OUT_G];
-    const uint64_t size = g->rows * g->cols, grid = (size + BLOCK - 1) / BLOCK;
-    if (grid > INT32_MAX) return PL_ERR_PLAN_BROKEN;
-    PL_LAUNCH(fold<T>, dim3((unsigned)grid), dim3(BLOCK), 0, pl_cuda_of(dev)->stream,
-              (const T *)parts->p, (const T *)own->p, (uint64_t)c->attr->rank, (T *)g->p, size,
-              parts->rows / g->rows + (own->p != NULL), c->attr->all_ranks ? NULL : c->batch->facts,
-              pl_call_adds(c));
-    return pl_cuda_launched();
-}
-
 struct sums { /* of elements [first, first + size) of a tensor */
     uint64_t size, first, there, seed;
     uint32_t site, rank;
@@ -63,23 +16,73 @@ struct sums { /* of elements [first, first + size) of a tensor */
     const struct pl_facts *facts;
 };
 
-/* g[size] = (adds ? g : 0) + x[n][size], added in fp32 and rounded stochastically after each part,
- * by the numbers of its micro-batch. x are the parts, with `own` as number `rank` among them where
- * that one stands alone. */
+static __device__ __forceinline__ uint64_t parts_added(const struct sums &s) {
+    return !s.all && s.facts && s.facts->contributors < s.there ? s.facts->contributors : s.there;
+}
+
+static __device__ __forceinline__ bool is_own(const struct sums &s, uint64_t part) {
+    return s.apart && part == s.rank;
+}
+
+/* The row of `parts` that has a part, `own` not being it. */
+static __device__ __forceinline__ uint64_t row_of(const struct sums &s, uint64_t part) {
+    return part - (s.apart && part > s.rank);
+}
+
+template <typename T, int V>
+static __device__ __forceinline__ pl_pack<T, V> part_at(const pl_mat<T> &parts,
+                                                        const pl_mat<T> &own, const struct sums &s,
+                                                        uint64_t part, uint64_t i) {
+    if (is_own(s, part)) return pl_load<T, V>(own, 0, i, s.size);
+    return pl_load<T, V>(parts, row_of(s, part), i, s.size);
+}
+
+/* g[size] = (adds ? g : 0) + x[n][size], rounded after each. x are the parts, with `own` as number
+ * `rank` among them where that one stands alone. */
+template <typename T, int V>
+static __global__ void __launch_bounds__(BLOCK)
+    fold(pl_mat<T> parts, pl_mat<T> own, pl_mat<T> g, struct sums s) {
+    const uint64_t i = ((uint64_t)blockIdx.x * BLOCK + threadIdx.x) * V, n = parts_added(s);
+    if (i >= s.size || n == 0) return;
+    pl_pack<T, V> sum =
+        s.adds ? pl_load<T, V>(g, 0, i, s.size) : part_at<T, V>(parts, own, s, 0, i);
+    for (uint64_t part = s.adds ? 0 : 1; part < n; part++) {
+        float f[V], x[V];
+        pl_floats(part_at<T, V>(parts, own, s, part, i), x);
+        pl_floats(sum, f);
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            f[k] += x[k];
+        sum = pl_packed(g, f);
+    }
+    pl_store(g, 0, i, s.size, sum);
+}
+
+/* The same of doubles, which are few. */
+static __global__ void __launch_bounds__(BLOCK)
+    fold_doubles(pl_mat<double> parts, pl_mat<double> own, pl_mat<double> g, struct sums s) {
+    const uint64_t i = (uint64_t)blockIdx.x * BLOCK + threadIdx.x, n = parts_added(s);
+    if (i >= s.size) return;
+    double sum = *g.at(0, i);
+    for (uint64_t part = 0; part < n; part++) {
+        const double x = *(is_own(s, part) ? own.at(0, i) : parts.at(row_of(s, part), i));
+        sum = part || s.adds ? sum + x : x;
+    }
+    *g.at(0, i) = sum;
+}
+
+/* Sums as those of `fold`, in fp32 and rounded stochastically after each part, by the numbers of
+ * its micro-batch. */
 template <typename P, typename T, int V>
 static __global__ void __launch_bounds__(BLOCK)
     fold_rounded(pl_mat<P> parts, pl_mat<P> own, pl_mat<T> g, struct sums s) {
-    const uint64_t i = ((uint64_t)blockIdx.x * BLOCK + threadIdx.x) * V;
-    const uint64_t n = !s.all && s.facts->contributors < s.there ? s.facts->contributors : s.there;
+    const uint64_t i = ((uint64_t)blockIdx.x * BLOCK + threadIdx.x) * V, n = parts_added(s);
     if (i >= s.size || n == 0) return;
     float sum[V] = {}, x[V];
     if (s.adds) pl_floats(pl_load<T, V>(g, 0, i, s.size), sum);
     for (uint64_t part = 0; part < n; part++) {
         const uint32_t micro_batch = s.facts->micro_batch + (uint32_t)part;
-        if (s.apart && part == s.rank)
-            pl_floats(pl_load<P, V>(own, 0, i, s.size), x);
-        else
-            pl_floats(pl_load<P, V>(parts, part - (s.apart && part > s.rank), i, s.size), x);
+        pl_floats(part_at<P, V>(parts, own, s, part, i), x);
 #pragma unroll
         for (int k = 0; k < V; k++)
             sum[k] = part || s.adds ? sum[k] + x[k] : x[k];
@@ -89,57 +92,84 @@ static __global__ void __launch_bounds__(BLOCK)
     pl_store(g, 0, i, s.size, pl_packed(g, sum));
 }
 
-/* Eight elements of a thread share a block of random numbers where they begin with one, and are two
- * words of 16 bytes of a part and one of g. */
-static bool fits_packs(const struct pl_call *c, const struct sums *s) {
-    const uintptr_t parts = (uintptr_t)c->in[PL_FOLD_PARTS].p;
-    const uintptr_t own = (uintptr_t)c->in[PL_FOLD_OWN].p;
-    return s->first % PL_UPDATE_PACK == 0 && (s->there == 1 || s->size % PL_UPDATE_PACK == 0) &&
-           (parts | own | (uintptr_t)c->out[PL_FOLD_OUT_G].p) % 16 == 0;
+/* ---- launching ---- */
+
+struct fold_call {
+    struct pl_view parts, own, g; /* a part is a row */
+    struct sums s;
+};
+
+static struct fold_call fold_call_of(const struct pl_call *c) {
+    struct fold_call f = {c->in[PL_FOLD_PARTS], c->in[PL_FOLD_OWN], c->out[PL_FOLD_OUT_G], {}};
+    struct sums *s = &f.s;
+    s->apart = f.own.p != NULL, s->rank = c->attr->rank;
+    s->size = f.g.rows * f.g.cols, s->first = c->attr->first_element;
+    s->there = f.parts.rows / f.g.rows + s->apart, s->seed = c->batch->seed;
+    s->site = c->attr->site, s->adds = pl_call_adds(c), s->all = c->attr->all_ranks;
+    s->facts = c->batch->facts;
+    f.parts.ld = f.own.ld = s->size;
+    return f;
 }
 
-static pl_err launch_rounded(struct pl_device *dev, const struct pl_call *c) {
-    const struct pl_view *g = &c->out[PL_FOLD_OUT_G];
-    struct sums s = {};
-    struct pl_view parts = c->in[PL_FOLD_PARTS], own = c->in[PL_FOLD_OWN];
-    s.apart = own.p != NULL, s.rank = c->attr->rank;
-    s.size = g->rows * g->cols, s.first = c->attr->first_element;
-    s.there = parts.rows / g->rows + s.apart, s.seed = c->batch->seed;
-    s.site = c->attr->site, s.adds = pl_call_adds(c), s.all = c->attr->all_ranks;
-    s.facts = c->batch->facts;
-    parts.ld = own.ld = s.size; /* a part is a row */
-    const bool packs = fits_packs(c, &s);
-    const uint64_t per_block = BLOCK * (packs ? PL_UPDATE_PACK : 1);
-    const uint64_t grid = (s.size + per_block - 1) / per_block;
-    if (grid > INT32_MAX) return PL_ERR_PLAN_BROKEN;
-    cudaStream_t stream = pl_cuda_of(dev)->stream;
-    if (packs)
-        PL_LAUNCH((fold_rounded<float, __nv_bfloat16, PL_UPDATE_PACK>), dim3((unsigned)grid),
-                  dim3(BLOCK), 0, stream, pl_mat_of<float>(parts), pl_mat_of<float>(own),
-                  pl_mat_of<__nv_bfloat16>(*g), s);
-    else
-        PL_LAUNCH((fold_rounded<pl_either, pl_either, 1>), dim3((unsigned)grid), dim3(BLOCK), 0,
-                  stream, pl_mat_of<pl_either>(parts), pl_mat_of<pl_either>(own),
-                  pl_mat_of<pl_either>(*g), s);
+/* True if every part and g can be read in packs of so many elements, words of 16 bytes. */
+static bool fits_packs(const struct fold_call *f, uint64_t elements) {
+    const uintptr_t all = (uintptr_t)f->parts.p | (uintptr_t)f->own.p | (uintptr_t)f->g.p;
+    return all % 16 == 0 && (f->s.there - f->s.apart <= 1 || f->s.size % elements == 0);
+}
+
+/* False: more blocks than a grid has. */
+static bool grid_of(const struct fold_call *f, uint64_t elements, dim3 *grid) {
+    const uint64_t blocks = pl_u64_div_up(f->s.size, BLOCK * elements);
+    *grid = dim3((unsigned)blocks);
+    return blocks <= PL_GRID_MAX;
+}
+
+template <typename T, int V> static pl_err launch(const struct fold_call *f, cudaStream_t stream) {
+    dim3 grid;
+    if (!grid_of(f, V, &grid)) return PL_ERR_PLAN_BROKEN;
+    PL_LAUNCH((fold<T, V>), grid, dim3(BLOCK), 0, stream, pl_mat_of<T>(f->parts),
+              pl_mat_of<T>(f->own), pl_mat_of<T>(f->g), f->s);
     return pl_cuda_launched();
+}
+
+static pl_err launch_doubles(const struct fold_call *f, cudaStream_t stream) {
+    dim3 grid;
+    if (!grid_of(f, 1, &grid)) return PL_ERR_PLAN_BROKEN;
+    PL_LAUNCH(fold_doubles, grid, dim3(BLOCK), 0, stream, pl_mat_of<double>(f->parts),
+              pl_mat_of<double>(f->own), pl_mat_of<double>(f->g), f->s);
+    return pl_cuda_launched();
+}
+
+template <typename P, typename T, int V>
+static pl_err launch_rounded(const struct fold_call *f, cudaStream_t stream) {
+    dim3 grid;
+    if (!grid_of(f, V, &grid)) return PL_ERR_PLAN_BROKEN;
+    PL_LAUNCH((fold_rounded<P, T, V>), grid, dim3(BLOCK), 0, stream, pl_mat_of<P>(f->parts),
+              pl_mat_of<P>(f->own), pl_mat_of<T>(f->g), f->s);
+    return pl_cuda_launched();
+}
+
+/* Eight elements of a thread share a block of random numbers where they begin with one. */
+static pl_err round_folded(const struct fold_call *f, cudaStream_t stream) {
+    const bool packs = f->s.first % PL_UPDATE_PACK == 0 && fits_packs(f, PL_UPDATE_PACK);
+    return packs ? launch_rounded<float, __nv_bfloat16, PL_UPDATE_PACK>(f, stream)
+                 : launch_rounded<pl_either, pl_either, 1>(f, stream);
 }
 
 /* in: parts[ranks*O,K], g[O,K], own[O,K] of one of them; out: g[O,K]. */
 extern "C" pl_err pl_cuda_fold(struct pl_device *dev, const struct pl_call *c) {
+    static pl_err (*const by_form[PL_FORMS])(const struct fold_call *, cudaStream_t) =
+        PL_FORM_TABLE(launch);
     if (!pl_fold_fits(c)) return PL_ERR_PLAN_BROKEN;
-    if (pl_fold_rounds(c)) return launch_rounded(dev, c);
-#define FOLD(T)                                                                                    \
-    case PL_DTYPE_##T:                                                                             \
-        return launch<pl_stored_##T>(dev, c);
-    switch (c->out[PL_FOLD_OUT_G].dtype) {
-        PL_FLOAT_MAP(FOLD)
-    case PL_DTYPE_F64:
-        return launch<double>(dev, c);
-    default:
-        return PL_ERR_PLAN_BROKEN;
-    }
+    const struct fold_call f = fold_call_of(c);
+    cudaStream_t stream = pl_cuda_of(dev)->stream;
+    if (pl_fold_rounds(c)) return round_folded(&f, stream);
+    if (f.g.dtype == PL_DTYPE_F64) return launch_doubles(&f, stream);
+    if (!pl_is_float(&f.g)) return PL_ERR_PLAN_BROKEN;
+    const int form = pl_form_of_type(f.g.dtype);
+    return by_form[fits_packs(&f, pl_form_lanes(form)) ? form : PL_FORM_EITHER](&f, stream);
 }
 
-PL_CUDA_PRELOAD(fold) = {PL_FLOAT_LIST(PL_TYPE_KERNEL, fold) PL_CUDA_KERNEL(fold<double>),
+PL_CUDA_PRELOAD(fold) = {PL_FORM_KERNELS(fold), PL_CUDA_KERNEL(fold_doubles),
                          PL_CUDA_KERNEL(fold_rounded<float, __nv_bfloat16, PL_UPDATE_PACK>),
                          PL_CUDA_KERNEL(fold_rounded<pl_either, pl_either, 1>), NULL};
