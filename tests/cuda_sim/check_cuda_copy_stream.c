@@ -1,6 +1,7 @@
 /* check_cuda_copy_stream.c - an op on the copy stream of a GPU begins after all that was queued
  * before it, and an op that awaits it comes after it, also where streams do all as late as they may
  * (PLSIM_STREAMS=late). */
+#include "runtime/device/cuda/cuda.h"
 #include "runtime/device/device.h"
 #include "runtime/kernels/back_ends.h"
 
@@ -78,11 +79,27 @@ START_TEST(what_runs_on_the_copy_stream_is_not_waited_for_by_itself) {
 }
 END_TEST
 
+/* Blocks of kernels of the copy stream go before those that wait on the other one. */
+START_TEST(the_copy_stream_has_the_greatest_priority) {
+    int least, greatest, priority;
+    open_device();
+    const struct pl_cuda *cuda = pl_cuda_of(dev);
+    ck_assert_int_eq(cudaDeviceGetStreamPriorityRange(&least, &greatest), cudaSuccess);
+    ck_assert_int_lt(greatest, least);
+    ck_assert_int_eq(cudaStreamGetPriority(cuda->copy_stream.stream, &priority), cudaSuccess);
+    ck_assert_int_eq(priority, greatest);
+    ck_assert_int_eq(cudaStreamGetPriority(cuda->stream, &priority), cudaSuccess);
+    ck_assert_int_eq(priority, least);
+    close_device();
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("cuda.copy_stream");
     TCase *tc = tcase_create("late");
     tcase_add_test(tc, what_runs_on_the_copy_stream_has_its_place_in_the_order);
     tcase_add_test(tc, what_runs_on_the_copy_stream_is_not_waited_for_by_itself);
+    tcase_add_test(tc, the_copy_stream_has_the_greatest_priority);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

@@ -229,19 +229,31 @@ cudaError_t cudaDeviceGetPCIBusId(char *out, int bytes, int device) {
 
 /* ---- streams and events: everything has happened when the call returns ---- */
 
+/* The priorities of a GPU; the smaller number is the greater one. */
+enum { LEAST_PRIORITY = 0, GREATEST_PRIORITY = -5 };
+
 struct CUstream_st {
     unsigned flags;
+    int priority;
 };
 struct CUevent_st {
     unsigned flags;
     struct timespec at;
-    uint64_t queued;  /* before it was recorded */
+    uint64_t queued; /* before it was recorded */
     cudaStream_t stream;
-    uint64_t work; /* number of the last that it stands for */
+    uint64_t work;                  /* number of the last that it stands for */
     struct plsim_captured captured; /* in a capture: what it stands for never runs by itself */
 };
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags) {
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
+    cudaError_t e = plsim_sticky();
+    if (e != cudaSuccess) return e;
+    *least = LEAST_PRIORITY;
+    *greatest = GREATEST_PRIORITY;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int priority) {
     cudaError_t e = plsim_sticky();
     if (e != cudaSuccess) return e;
     if (!out) return plsim_fail(cudaErrorInvalidValue);
@@ -249,7 +261,17 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags) {
     *out = malloc(sizeof **out);
     if (!*out) return plsim_fail(cudaErrorMemoryAllocation);
     (*out)->flags = flags;
+    (*out)->priority = priority;
     return cudaSuccess;
+}
+
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *out) {
+    *out = stream ? stream->priority : LEAST_PRIORITY;
+    return plsim_sticky();
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags) {
+    return cudaStreamCreateWithPriority(out, flags, LEAST_PRIORITY);
 }
 
 cudaError_t cudaStreamCreate(cudaStream_t *out) {

@@ -3,7 +3,8 @@
  *
  * Kernels, copies and NCCL's operations are queued on pl_cuda.stream, which is the second stream
  * from begin to end. It is made with the device, so that what the driver takes for it is part of
- * the context when that is measured.
+ * the context when that is measured. It has the greatest priority, because its blocks would
+ * otherwise wait until those of a whole product have started.
  * There is one communicator, and what it does in a step is queued by one thread on this stream: in
  * the order of the program, which is the same on every rank. */
 #include "runtime/device/cuda/cuda_copy_stream.h"
@@ -13,10 +14,12 @@
 pl_err pl_cuda_copy_stream_open(struct pl_device *dev) {
     struct pl_cuda_copy_stream *a = &pl_cuda_of(dev)->copy_stream;
     const unsigned flags = cudaEventDisableTiming;
+    int least, greatest;
     PL_TRY(pl_cuda_error(cudaEventCreateWithFlags(&a->before, flags)));
     for (int i = 0; i < PL_CUDA_COPY_EVENTS; i++)
         PL_TRY(pl_cuda_error(cudaEventCreateWithFlags(&a->done[i], flags)));
-    return pl_cuda_error(cudaStreamCreateWithFlags(&a->stream, cudaStreamNonBlocking));
+    PL_TRY(pl_cuda_error(cudaDeviceGetStreamPriorityRange(&least, &greatest)));
+    return pl_cuda_error(cudaStreamCreateWithPriority(&a->stream, cudaStreamNonBlocking, greatest));
 }
 
 pl_err pl_cuda_copy_stream_begin(struct pl_device *dev) {
