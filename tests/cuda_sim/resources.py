@@ -42,7 +42,7 @@ HOT = [
     ("cross_entropy", "loss_rows<T, 8>", "(loss_rows<T, V>)", 512, 2112, ARCHS),
     ("glu", "swiglu<T, 8>", "(swiglu<T, V>)", 256, 0, ARCHS),
     ("glu", "swiglu_bwd<T, 8>", "(swiglu_bwd<T, V>)", 256, 0, ARCHS),
-    ("dequant4", "dequantise<T, 4>", "(dequantise<T, BYTES>)", 256, 1088, ARCHS),
+    ("dequant4", "dequantise<T, 4>", "(dequantise<T, BYTES>)", 256, 64, ARCHS),
     ("adamw8", "update_blocks<T, float, float>", "(update_blocks<W, G, S>)", 256, 4096, TURING),
     ("adamw8", "update_blocks<T, T, float>", "(update_blocks<W, G, S>)", 256, 4096, OTHERS),
 ]

@@ -2,8 +2,10 @@
  * embedding, by token id.
  *
  * In DEQUANT4 a thread turns four bytes of codes into eight elements, and PACKS of them far apart
- * are under way at once. The 16 values of the table lie in 16 banks of shared memory, so that a
- * warp looks its codes up without a conflict. Windows off 4 or 16 bytes go byte by byte. */
+ * are under way at once, from before the barrier of the block. The 16 values of the table lie in 16
+ * banks of shared memory, so that a warp looks its codes up without a conflict. A warp needs four
+ * entries of the map a pack, which it reads from the arguments. Windows off 4 or 16 bytes go byte
+ * by byte. */
 #include "runtime/kernels/cuda/common.cuh"
 
 #include "estimator/base/checked.h"
@@ -66,12 +68,27 @@ __device__ __forceinline__ uint32_t load_codes(const uint8_t *codes, uint64_t at
     return word;
 }
 
+/* An absmax as it is stored; `code` counts where it is nested. */
+struct stored_absmax {
+    float absmax;
+    uint32_t code;
+};
+
+template <typename Codes>
+__device__ __forceinline__ struct stored_absmax load_absmax(const Codes &t, uint64_t b) {
+    if (!t.absmax8) return {t.absmax[b], 0};
+    return {t.absmax[b / PL_QUANT_NEST], t.absmax8[b]};
+}
+
+template <typename Codes> __device__ __forceinline__ float load_offset(const Codes &t) {
+    return t.absmax8 ? *t.offset : 0.0f;
+}
+
 /* Each operation rounded by itself: the bits are those of the host. */
 template <typename Codes>
-__device__ __forceinline__ float absmax_of(const Codes &t, const float *map, uint64_t b) {
-    if (!t.absmax8) return t.absmax[b];
-    const float own = __fmul_rn(map[t.absmax8[b]], t.absmax[b / PL_QUANT_NEST]);
-    return __fadd_rn(own, *t.offset);
+__device__ __forceinline__ float absmax_of(const Codes &t, const tables &tables, float offset,
+                                           const struct stored_absmax &s) {
+    return t.absmax8 ? __fadd_rn(__fmul_rn(tables.map[s.code], s.absmax), offset) : s.absmax;
 }
 
 __device__ __forceinline__ void store(const pl_mat<pl_either> &w, uint64_t i, uint64_t n,
@@ -86,13 +103,10 @@ __device__ __forceinline__ void store(const pl_mat<T> &w, uint64_t i, uint64_t n
     pl_store(w, 0, i, n, pl_packed(w, f));
 }
 
-/* Loads the map for all threads of a block; returns it. */
-__device__ __forceinline__ const float *share_tables(const tables &t, float *value) {
-    float *map = value + PL_QUANT_LEVELS;
+/* The 16 values in shared memory, for all threads of a block. */
+__device__ __forceinline__ void share_values(const tables &t, float *value) {
     if (threadIdx.x < PL_QUANT_LEVELS) value[threadIdx.x] = t.value[threadIdx.x];
-    map[threadIdx.x] = t.map[threadIdx.x];
     __syncthreads();
-    return map;
 }
 
 /* The place of byte `at` of the codes of w. */
@@ -103,28 +117,30 @@ __device__ __forceinline__ uint64_t place_of(const dequant<T> &t, uint64_t at) {
 
 template <typename T, int BYTES>
 __global__ void __launch_bounds__(BLOCK) dequantise(const dequant<T> all, const tables tables) {
-    PL_SHARED(float, value); /* the 16 values, and the map */
-    const float *map = share_tables(tables, value);
+    PL_SHARED(float, value);
     const dequant<T> t = matrix_of(all, blockIdx.y);
     const uint64_t first = ((uint64_t)blockIdx.x * PACKS * BLOCK + threadIdx.x) * BYTES;
     uint32_t codes[PACKS];
-    float absmax[PACKS];
+    struct stored_absmax stored[PACKS];
+    const float offset = load_offset(t);
 #pragma unroll
     for (int k = 0; k < PACKS; k++) {
         const uint64_t at = first + k * BLOCK * BYTES;
         if (at >= t.bytes) break;
         const uint64_t from = place_of(t, at);
         codes[k] = load_codes<BYTES>(t.codes, from, t.end);
-        absmax[k] = absmax_of(t, map, from * 2 / PL_QUANT_BLOCK);
+        stored[k] = load_absmax(t, from * 2 / PL_QUANT_BLOCK);
     }
+    share_values(tables, value);
 #pragma unroll
     for (int k = 0; k < PACKS; k++) {
         const uint64_t at = first + k * BLOCK * BYTES;
         float f[2 * BYTES];
         if (at >= t.bytes) break;
+        const float absmax = absmax_of(t, tables, offset, stored[k]);
 #pragma unroll
         for (int i = 0; i < 2 * BYTES; i++) /* the high half of a byte comes first */
-            f[i] = __fmul_rn(value[codes[k] >> (i / 2 * 8 + (i % 2 ? 0 : 4)) & 15u], absmax[k]);
+            f[i] = __fmul_rn(value[codes[k] >> (i / 2 * 8 + (i % 2 ? 0 : 4)) & 15u], absmax);
         store(t.w, 2 * at, t.n, f);
     }
 }
@@ -162,7 +178,7 @@ template <typename T, int BYTES> pl_err launch(const struct dequant_call *d, cud
     fill_tables(d->c->attr->quant, &values);
     if (blocks)
         PL_LAUNCH((dequantise<T, BYTES>), dim3((unsigned)blocks, (unsigned)matrices), dim3(BLOCK),
-                  sizeof values, stream, t, values);
+                  sizeof values.value, stream, t, values);
     return pl_cuda_launched();
 }
 
@@ -187,13 +203,15 @@ __device__ __forceinline__ float scaled(const embed4 &e, float f) {
 
 __global__ void __launch_bounds__(BLOCK) embed4_rows(const embed4 e) {
     PL_SHARED(float, value);
-    const float *map = share_tables(e.tables, value);
+    share_values(e.tables, value);
+    const float offset = load_offset(e);
     const int64_t id = e.ids[blockIdx.x];
     const bool is_real = id >= 0 && (uint64_t)id < e.vocab;
     const uint64_t first = is_real ? (uint64_t)id * e.cols : 0;
     for (uint64_t c = 2 * threadIdx.x; c < e.cols; c += 2 * BLOCK) {
         const uint32_t byte = e.codes[(first + c) / 2];
-        const float absmax = absmax_of(e, map, (first + c) / PL_QUANT_BLOCK);
+        const struct stored_absmax stored = load_absmax(e, (first + c) / PL_QUANT_BLOCK);
+        const float absmax = absmax_of(e, e.tables, offset, stored);
         e.x.put(blockIdx.x, c, is_real ? scaled(e, __fmul_rn(value[byte >> 4], absmax)) : NAN);
         e.x.put(blockIdx.x, c + 1, is_real ? scaled(e, __fmul_rn(value[byte & 15u], absmax)) : NAN);
     }
@@ -237,7 +255,7 @@ extern "C" pl_err pl_cuda_embed4(struct pl_device *dev, const struct pl_call *c)
                 pl_embed_scale(c->attr),
                 {}};
     fill_tables(c->attr->quant, &e.tables);
-    PL_LAUNCH(embed4_rows, dim3((unsigned)x->rows), dim3(BLOCK), sizeof e.tables,
+    PL_LAUNCH(embed4_rows, dim3((unsigned)x->rows), dim3(BLOCK), sizeof e.tables.value,
               pl_cuda_of(dev)->stream, e);
     return pl_cuda_launched();
 }
