@@ -13,10 +13,13 @@
  * fragment of keys and values once for 32 queries, 128 bytes of shared memory a product, which is
  * what lets tensor cores and not shared memory decide the speed; at D = 256 the sums leave room for
  * M = 1 only. Shared bytes are (64 M + 2 KEYS) (2 D + 16): 68 KiB at D = 128 and 66 at 256, so two
- * blocks fit a multiprocessor of 164 KiB, one of 100. Registers (nvcc 13.0, sm_80 / sm_90): D = 32
- * 152 / 153, 64 213 / 206, 96 243 / 253, 128 255 / 255, 256 232 / 240; only D = 128 on sm_90
- * spills, 13 words, and the 256 products of a block of keys hide 13 loads; two blocks of 128
- * threads have 256 each.
+ * blocks fit a multiprocessor of 164 KiB, one of 100. There D = 128 has M = 1 with its queries in
+ * registers (199 on sm_86, 201 on sm_120), which leaves 34 KiB and so two blocks: while the warps
+ * of one wait or compute exponentials, those of the other multiply, and these GPUs need no more
+ * than half of their shared memory's bandwidth for it. The bits are the same. Registers (nvcc 13.0,
+ * sm_80 / sm_90): D = 32 152 / 153, 64 213 / 206, 96 243 / 253, 128 255 / 255, 256 232 / 240; only
+ * D = 128 on sm_90 spills, 13 words, and the 256 products of a block of keys hide 13 loads; two
+ * blocks of 128 threads have 256 each.
  *
  * Over a cache the queries of a tile stand at positions of their own, and the keys lie in the rows
  * of the cache that their sequence owns. A sequence that brings a single token makes a tile of the
@@ -198,12 +201,15 @@ static __device__ __forceinline__ void finish(const struct pl_attention &a, cons
         }
 }
 
-template <typename T, int D, int M, int KEYS, bool CACHED>
+/* KEPT: queries are in registers, and in the place of the first values on their way there. */
+template <typename T, int D, int M, int KEYS, bool CACHED, bool KEPT>
 static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
     forward_tensor(const struct pl_attention a) {
     constexpr uint32_t QUERIES = 64 * M;
+    static_assert(!KEPT || QUERIES <= KEYS, "queries have the place of values");
     PL_SHARED(uint16_t, memory);
-    uint16_t *q = memory, *k = q + QUERIES * pl_pitch<D>::N, *v = k + KEYS * pl_pitch<D>::N;
+    uint16_t *k = memory + (KEPT ? 0 : QUERIES * pl_pitch<D>::N), *v = k + KEYS * pl_pitch<D>::N;
+    uint16_t *q = KEPT ? v : memory;
     struct work w;
     if (!find_work<CACHED>(a, QUERIES, &w)) return;
     const struct pl_range keys = pl_keys_seen(a, w.keys, QUERIES, KEYS);
@@ -220,22 +226,26 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
         kept->factor = a.scale * PL_LOG2_E;
     }
 
-    pl_rows_a<D, false> rows[M];
+    pl_rows_a<D, KEPT> rows[M];
     float sums[M][D / 8][4] = {};
     struct online state[M][2];
+    uint32_t key = (keys.end - 1) / KEYS * KEYS;
+    pl_tile_copy<D, QUERIES>(q, w.q, w.queries, w.queries.first, w.col, a.dim);
+    pl_tile_copy<D, KEYS>(k, a.k, w.keys, key, w.kv_col, a.dim);
+    pl_ptx_copy_commit();
+    if (KEPT) {
+        pl_ptx_copy_wait<0>();
+        __syncthreads();
+    }
 #pragma unroll
     for (int m = 0; m < M; m++) {
         rows[m].take(q + (pl_warp() * M + m) * 16 * pl_pitch<D>::N);
         state[m][0] = state[m][1] = {-INFINITY, 0.0f};
     }
-    uint32_t key = (keys.end - 1) / KEYS * KEYS;
-    pl_tile_copy<D, QUERIES>(q, w.q, w.queries, w.queries.first, w.col, a.dim);
-    pl_tile_copy<D, KEYS>(k, a.k, w.keys, key, w.kv_col, a.dim);
-    pl_ptx_copy_commit();
     for (;; key -= KEYS) {
         float s[M][KEYS / 8][4];
         pl_ptx_copy_wait<0>();
-        __syncthreads(); /* keys are here, the values before them are used */
+        __syncthreads(); /* keys are here, the values before them, or queries, are used */
         pl_tile_copy<D, KEYS>(v, a.v, kept->walked(), key, kept->col, a.dim);
         pl_ptx_copy_commit();
         pl_multiply_rows<T, D, M, KEYS>(s, rows, k);
@@ -256,27 +266,31 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
     if (find_work<CACHED>(a, QUERIES, &w)) finish<D, M>(a, w, blockIdx.x % a.heads, sums, state);
 }
 
-#define TENSOR(T, D, M, KEYS, CACHED)                                                              \
+#define TENSOR(T, D, M, KEYS, CACHED, KEPT)                                                        \
     {                                                                                              \
-        forward_tensor<T, D, M, KEYS, CACHED>, D, 64 * M, PL_TENSOR_THREADS,                       \
-            (64 * M + 2 * KEYS) * pl_pitch<D>::N * sizeof(uint16_t) + sizeof(struct pl_kept)       \
+        forward_tensor<T, D, M, KEYS, CACHED, KEPT>, D, 64 * M, PL_TENSOR_THREADS,                 \
+            ((KEPT ? 0 : 64 * M) + 2 * KEYS) * pl_pitch<D>::N * sizeof(uint16_t) +                 \
+                sizeof(struct pl_kept)                                                             \
     }
 
-/* Each narrow type has these. A block of Turing has 64 KiB: at D = 128 it takes half the queries.
- * Over a cache a token fills few rows of its tile: the smaller one. */
+/* Each narrow type has these. Where two blocks of 128 queries do not fit a multiprocessor, D = 128
+ * takes half the queries. Over a cache a token fills few rows of its tile: the smaller one. */
 #define TENSORS(T)                                                                                 \
     static const struct pl_attention_instance tensor_##T[] = {                                     \
-        TENSOR(pl_stored_##T, 32, 2, 64, false),                                                   \
-        TENSOR(pl_stored_##T, 64, 2, 64, false),                                                   \
-        TENSOR(pl_stored_##T, 96, 2, 64, false),                                                   \
-        TENSOR(pl_stored_##T, 128, 2, 64, false),                                                  \
-        TENSOR(pl_stored_##T, 128, 1, 64, false),                                                  \
-        TENSOR(pl_stored_##T, 256, 1, 32, false),                                                  \
+        TENSOR(pl_stored_##T, 32, 2, 64, false, false),                                            \
+        TENSOR(pl_stored_##T, 64, 2, 64, false, false),                                            \
+        TENSOR(pl_stored_##T, 96, 2, 64, false, false),                                            \
+        TENSOR(pl_stored_##T, 128, 2, 64, false, false),                                           \
+        TENSOR(pl_stored_##T, 128, 1, 64, false, true),                                            \
+        TENSOR(pl_stored_##T, 256, 1, 32, false, false),                                           \
         {}};                                                                                       \
     static const struct pl_attention_instance cached_tensor_##T[] = {                              \
-        TENSOR(pl_stored_##T, 32, 1, 64, true),  TENSOR(pl_stored_##T, 64, 1, 64, true),           \
-        TENSOR(pl_stored_##T, 96, 1, 64, true),  TENSOR(pl_stored_##T, 128, 1, 64, true),          \
-        TENSOR(pl_stored_##T, 256, 1, 32, true), {}};
+        TENSOR(pl_stored_##T, 32, 1, 64, true, false),                                             \
+        TENSOR(pl_stored_##T, 64, 1, 64, true, false),                                             \
+        TENSOR(pl_stored_##T, 96, 1, 64, true, false),                                             \
+        TENSOR(pl_stored_##T, 128, 1, 64, true, false),                                            \
+        TENSOR(pl_stored_##T, 256, 1, 32, true, false),                                            \
+        {}};
 PL_NARROW_MAP(TENSORS)
 
 /* ---- fp32 ---- */
@@ -378,6 +392,23 @@ static const struct pl_attention_instance *instances_of(enum pl_dtype t, bool is
 #undef OF_TYPE
 }
 
+/* True if two blocks are on a multiprocessor at a time. It has what a block may take and 1 KiB, and
+ * CUDA takes 1 KiB for each block (CUDA C++ Programming Guide, "Compute Capabilities"). */
+static bool fits_twice(struct pl_device *dev, const struct pl_attention_instance *of) {
+    return 2 * (of->shared_bytes + 1024) <= pl_cuda_of(dev)->shared_max + 1024;
+}
+
+/* Returns the first instance of the head size that fits, or a later one of the same head size that
+ * has room for a second block where the first has not. */
+static const struct pl_attention_instance *
+pick_for_two(struct pl_device *dev, const struct pl_attention_instance *instances, uint32_t dim) {
+    const struct pl_attention_instance *first = pl_attention_pick(dev, instances, dim), *of = first;
+    if (!first) return NULL;
+    while (of->dim == first->dim && !fits_twice(dev, of))
+        of++;
+    return of->dim == first->dim ? of : first;
+}
+
 /* Returns NULL where tensor cores do not take the call. */
 static const struct pl_attention_instance *
 pick_tensor(struct pl_device *dev, const struct pl_call *c, const struct pl_attention *a) {
@@ -387,7 +418,7 @@ pick_tensor(struct pl_device *dev, const struct pl_call *c, const struct pl_atte
         instances && pl_cuda_multiplies(dev, t) && a->dim % 8 == 0 &&
         pl_tensor_reads(&c->in[PL_ATTENTION_Q], t) && pl_tensor_reads(&c->in[PL_ATTENTION_K], t) &&
         pl_tensor_reads(&c->in[PL_ATTENTION_V], t) && pl_tensor_writes(&c->out[PL_ATTENTION_OUT_O]);
-    return takes ? pl_attention_pick(dev, instances, a->dim) : NULL;
+    return takes ? pick_for_two(dev, instances, a->dim) : NULL;
 }
 
 static pl_err launch(struct pl_device *dev, const struct pl_call *c, const struct pl_view *sinks,
@@ -429,17 +460,17 @@ extern "C" pl_err pl_cuda_attention_cached(struct pl_device *dev, const struct p
 }
 
 #define TENSOR_KERNELS(T)                                                                          \
-    PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 32, 2, 64, false>),                               \
-        PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 64, 2, 64, false>),                           \
-        PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 96, 2, 64, false>),                           \
-        PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 128, 2, 64, false>),                          \
-        PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 128, 1, 64, false>),                          \
-        PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 256, 1, 32, false>),                          \
-        PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 32, 1, 64, true>),                            \
-        PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 64, 1, 64, true>),                            \
-        PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 96, 1, 64, true>),                            \
-        PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 128, 1, 64, true>),                           \
-        PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 256, 1, 32, true>),
+    PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 32, 2, 64, false, false>),                        \
+        PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 64, 2, 64, false, false>),                    \
+        PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 96, 2, 64, false, false>),                    \
+        PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 128, 2, 64, false, false>),                   \
+        PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 128, 1, 64, false, true>),                    \
+        PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 256, 1, 32, false, false>),                   \
+        PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 32, 1, 64, true, false>),                     \
+        PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 64, 1, 64, true, false>),                     \
+        PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 96, 1, 64, true, false>),                     \
+        PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 128, 1, 64, true, false>),                    \
+        PL_CUDA_KERNEL(forward_tensor<pl_stored_##T, 256, 1, 32, true, false>),
 #define PLAIN_KERNELS(CACHED)                                                                      \
     PL_CUDA_KERNEL(forward_plain<1, CACHED>), PL_CUDA_KERNEL(forward_plain<2, CACHED>),            \
         PL_CUDA_KERNEL(forward_plain<4, CACHED>), PL_CUDA_KERNEL(forward_plain<8, CACHED>),        \
