@@ -57,8 +57,8 @@ struct search {
 
 struct end { /* of a range of rungs, with the largest batch that fits there; 0 = none */
     uint32_t rung, batch_size;
-    uint64_t bytes; /* of that batch; 0: not planned */
-    bool infeasible;  /* the batch of the job does not fit, whatever the chunk */
+    uint64_t bytes;  /* of that batch; 0: not planned */
+    bool infeasible; /* the batch of the job does not fit, whatever the chunk */
 };
 
 void pl_trials_finish(struct pl_trials *t) {
@@ -483,34 +483,10 @@ static pl_err learn(struct search *s, struct pl_diag *d) {
 
 /* --- the decision ---------------------------------------------------------------------------- */
 
-static void tell(const struct pl_question *q, enum pl_key_id key, const char *why,
-                 struct pl_text *notes) {
-    struct pl_job decided = *q->job; /* shallow */
-    uint32_t n;
-    pl_question_settle(q, &decided);
-    pl_text_addf(notes, "%s: auto is `", pl_key_table(&n)[key].key);
-    pl_job_write_key(&decided, key, notes);
-    pl_text_addf(notes, "`: %s\n", why);
-}
-
 /* Takes the choice over into the question. */
 static void settle(const struct search *s, struct pl_question *q, bool level, bool chunk) {
     if (level) q->recompute = pl_ladder_value(&s->ladder, s->best.rung);
     if (chunk) q->loss_chunk_tokens = s->best.chunk;
-}
-
-/* Adds notes that name the decisions of a question that was `open`. */
-static void tell_choices(const struct pl_question *open, const struct pl_question *q, bool none,
-                         struct pl_text *notes) {
-    const bool level = pl_question_level(open) == PL_RECOMPUTE_AUTO && !q->job->inference;
-    const bool chunk = pl_question_chunk(open) == PL_AUTO;
-    const char *why = !q->budget.known ? "the smallest, since no budget is known"
-                      : none           ? "the smallest, and not even that fits"
-                                       : "the least time per token of what fits";
-    if (level) tell(q, PL_KEY_gradient_checkpointing, why, notes);
-    if (level && chunk && q->budget.known) tell(q, PL_KEY_loss_chunk_tokens, why, notes);
-    if (q->job->optimizer_in_backward == PL_TRI_AUTO && q->in_backward == PL_TRI_TRUE && !none)
-        tell(q, PL_KEY_optimizer_in_backward, "the job does not fit without it", notes);
 }
 
 /* True if the bytes that no level and no chunk changes exceed the budget already. */
@@ -593,9 +569,8 @@ static pl_err find_next(struct search *s, struct pl_found *out) {
     return PL_ERR_OK;
 }
 
-/* Level, chunk and batch, with updates in the backward pass or without. */
-static pl_err decide_sizes(struct pl_question *q, uint32_t limit, struct pl_trials *t,
-                           struct pl_diag *d) {
+pl_err pl_autolevel_decide_sizes(struct pl_question *q, uint32_t limit, struct pl_trials *t,
+                                 struct pl_diag *d) {
     const struct pl_job *job = q->job;
     t->found = (struct pl_found){0};
     t->none = false;
@@ -621,49 +596,9 @@ static pl_err decide_sizes(struct pl_question *q, uint32_t limit, struct pl_tria
     return find_next(&s, &t->found);
 }
 
-/* Sets t->none where nothing else was to be decided, so that nothing was planned yet. */
-static pl_err judge_given(const struct pl_question *q, struct pl_trials *t, struct pl_diag *d) {
-    struct pl_question given = *q;
-    bool fits;
-    if (q->job->batch_size == PL_AUTO) given.batch_size = 1;
-    PL_TRY(pl_question_fits(&given, pl_budget_usable(&q->budget), &t->held, &fits, d));
-    t->none = !fits;
-    return PL_ERR_OK;
-}
-
-/* Without updates in the backward pass where anything fits so: with them a step takes longer. They
- * change no bit, so nothing is worth giving up for being without them. Where only what is fast
- * enough is looked for, `none` does not say that nothing fits. */
-static pl_err decide(struct pl_question *q, uint32_t limit, struct pl_trials *t,
-                     struct pl_diag *d) {
-    struct pl_question with = *q;
-    const bool may = q->job->optimizer_in_backward == PL_TRI_AUTO && pl_question_may_let_go(q);
-    const bool others = pl_autolevel_is_open(q);
-    q->in_backward = PL_TRI_FALSE;
-    PL_TRY(decide_sizes(q, limit, t, d));
-    if (!may || !q->budget.known || t->most_seconds > 0) return PL_ERR_OK;
-    if (!others) PL_TRY(judge_given(q, t, d));
-    if (!t->none) return PL_ERR_OK;
-    with.in_backward = PL_TRI_TRUE;
-    PL_TRY(decide_sizes(&with, limit, t, d));
-    if (!others) PL_TRY(judge_given(&with, t, d));
-    *q = with;
-    return PL_ERR_OK;
-}
-
-pl_err pl_autolevel_decide(struct pl_question *q, uint32_t limit, struct pl_trials *trials,
-                           struct pl_text *notes, struct pl_diag *d) {
-    struct pl_trials own = {0}, *t = trials ? trials : &own;
-    const struct pl_question open = *q;
-    pl_err err = decide(q, limit, t, d);
-    if (err == PL_ERR_OK && notes) tell_choices(&open, q, t->none, notes);
-    pl_trials_finish(&own);
-    return err;
-}
-
 /* By the first program that the ladder is made with. */
 pl_err pl_autolevel_is_infeasible(const struct pl_question *q, struct pl_trials *trials, bool *out,
-                                struct pl_diag *d) {
+                                  struct pl_diag *d) {
     struct pl_question first = *q;
     if (pl_question_level(q) == PL_RECOMPUTE_AUTO) first.recompute = PL_RECOMPUTE_NONE;
     first.batch_size = pl_ladder_batch(q);

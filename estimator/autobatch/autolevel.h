@@ -14,9 +14,10 @@
  *   A3  what is chosen fits, unless nothing does
  *   A4  with more budget the time of the choice never rises; exactly so as far as a larger batch
  *       takes no more time per token, which only the start of one more chunk can upset
- *   A5  updates in the backward pass are taken only where nothing fits without them; where nothing
- *       fits with them either, they are part of the smallest. What is decided without them is the
- *       same as under `optimizer_in_backward: false`
+ *   A5  updates in the backward pass are taken where nothing fits without them, and by a step that
+ *       does not clip and has a given micro-batch also where their choice of level takes less time;
+ *       where nothing fits with them either, they are part of the smallest. What is decided without
+ *       them is the same as under `optimizer_in_backward: false`
  * Use: pl_autolevel_decide(&q, limit, &trials, &notes, &d); */
 #ifndef PL_ESTIMATOR_AUTOBATCH_AUTOLEVEL_H
 #define PL_ESTIMATOR_AUTOBATCH_AUTOLEVEL_H
@@ -45,12 +46,12 @@ struct pl_found {        /* with an open batch size */
     uint64_t next_bytes; /* of one more, which does not fit; 0: it was not planned */
 };
 struct pl_trials {
-    struct pl_planned held; /* as for pl_question_measure */
+    struct pl_planned held;                /* as for pl_question_measure */
     struct pl_planned ends[PL_TRIED_ENDS]; /* of rungs that come again with every chunk */
-    double most_seconds;    /* of a token: slower choices of level and chunk are not worth finding;
+    double most_seconds;   /* of a token: slower choices of level and chunk are not worth finding;
                              * 0: any is */
-    struct pl_found found;  /* by the latest decision */
-    bool none;              /* it found nothing that fits, and is worth it */
+    struct pl_found found; /* by the latest decision */
+    bool none;             /* it found nothing that fits, and is worth it */
     struct pl_trials_key key;
     struct pl_ladder ladder;
     uint32_t chunks[PL_MAX_CHUNKS], n_chunks;
@@ -63,9 +64,13 @@ void pl_trials_finish(struct pl_trials *t); /* leaves {0} */
  * or 1. notes (nullable) gets a line for each that was chosen; trials is nullable. */
 pl_err pl_autolevel_decide(struct pl_question *q, uint32_t limit, struct pl_trials *trials,
                            struct pl_text *notes, struct pl_diag *d);
+/* Level, chunk and batch alone: the same without optimizer_in_backward, which stays as it is, and
+ * without notes. */
+pl_err pl_autolevel_decide_sizes(struct pl_question *q, uint32_t limit, struct pl_trials *t,
+                                 struct pl_diag *d);
 /* True if the bytes that no level, no chunk and no batch changes exceed the budget. */
 pl_err pl_autolevel_is_infeasible(const struct pl_question *q, struct pl_trials *trials, bool *out,
-                                struct pl_diag *d);
+                                  struct pl_diag *d);
 /* The ladder of the question. */
 pl_err pl_autolevel_ladder(const struct pl_question *q, struct pl_trials *trials,
                            struct pl_ladder *out, struct pl_diag *d);

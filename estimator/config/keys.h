@@ -176,7 +176,7 @@
     X(optimizer_in_backward, ENUM, "auto", 0, 0, "auto|true|false",                                \
       "`mode: full` without accumulation: each gradient is applied and let go in the backward "    \
       "pass, which runs twice unless `max_grad_norm` is 0; auto: where the job does not fit "      \
-      "without it, on one device and without `offload`")                                           \
+      "without it, or takes longer, on one device and without `offload`")                          \
     X(num_epochs, F64, "1", 0, 1e6, "", "passes over the data")                                    \
     X(max_steps, U32, "0", 0, 1000000000, "",                                                      \
       "number of steps; when above 0, num_epochs is ignored")                                      \

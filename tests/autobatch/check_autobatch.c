@@ -15,6 +15,7 @@ static void read_job(struct pl_job *job, const char *mode) {
     ck_assert_int_eq(pl_job_defaults(job, NULL), PL_ERR_OK);
     ck_assert_int_eq(pl_job_set(job, "mode", mode, NULL), PL_ERR_OK);
     ck_assert_int_eq(pl_job_set(job, "max_seq_length", "256", NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_job_set(job, "gradient_checkpointing", "full", NULL), PL_ERR_OK);
     /* Under auto a step of one micro-batch takes less than one of two. */
     ck_assert_int_eq(pl_job_set(job, "gradient_dtype", "fp32", NULL), PL_ERR_OK);
 }
@@ -357,11 +358,75 @@ START_TEST(updates_move_into_the_backward_pass_where_nothing_fits_without) {
     job.gradient_checkpointing = level;
     if (jobs[_i].may) ck_assert_uint_lt(with, without);
     const uint32_t yes = jobs[_i].may ? PL_TRI_TRUE : PL_TRI_FALSE;
-    const char *note = jobs[_i].may ? "the job does not fit without it\n" : NULL;
+    const char *note = !jobs[_i].may           ? NULL
+                       : job.max_grad_norm > 0 ? "the job does not fit without it, which makes a "
+                                                 "step 1.6"
+                                               : "the job does not fit without it\n";
     expect_in_backward(&job, &m, without, PL_TRI_FALSE, NULL);
     if (level != PL_RECOMPUTE_AUTO) expect_in_backward(&job, &m, without - 1, yes, note);
     expect_in_backward(&job, &m, with, yes, note);
     expect_in_backward(&job, &m, with / 2, PL_TRI_FALSE, NULL); /* which decides nothing */
+    pl_job_finish(&job);
+}
+END_TEST
+
+static void expect_note(struct pl_job *job, const struct pl_model *m, uint64_t bytes,
+                        const char *with, const char *without) {
+    const struct pl_traits traits = pl_traits_cpu(2);
+    const struct pl_budget b = {.known = true, .total_bytes = bytes};
+    struct pl_text notes = {0};
+    struct pl_question *q = PL_ASK(job, m, &traits, &b, 0);
+    ck_assert_int_eq(pl_autolevel_decide(q, 2, NULL, &notes, NULL), PL_ERR_OK);
+    ck_assert_msg(strstr(pl_text_str(&notes), with) != NULL, "%s", pl_text_str(&notes));
+    ck_assert_msg(!without || !strstr(pl_text_str(&notes), without), "%s", pl_text_str(&notes));
+    pl_text_finish(&notes);
+}
+
+/* The note names weights without masters where gradients have room next to them. */
+START_TEST(the_note_names_the_setting_that_costs_no_time) {
+    static const char fits[] = "; with `master_weights: false` it would fit\n";
+    struct pl_job job;
+    struct pl_model m;
+    read_job(&job, "full");
+    pl_test_model("SmolLM2-135M", &m);
+    job.batch_size = 2;
+    job.loss_chunk_tokens = 64;
+    const uint64_t with = arena_with(&job, &m, "true"), without = arena_with(&job, &m, "false");
+    job.master_weights = PL_TRI_FALSE;
+    const uint64_t rounded = arena_with(&job, &m, "false");
+    job.master_weights = PL_TRI_AUTO;
+    ck_assert_uint_lt(with, without);
+    ck_assert_uint_lt(rounded, without);
+    expect_note(&job, &m, rounded > with ? rounded : with, fits, NULL);
+    job.master_weights = PL_TRI_TRUE;
+    expect_note(&job, &m, without - 1, fits, NULL);
+    job.master_weights = PL_TRI_FALSE;
+    expect_note(&job, &m, rounded - 1, "times as long\n", "master_weights");
+    pl_job_finish(&job);
+}
+END_TEST
+
+/* The room of the gradients buys a lighter level where a step does not clip: with the bytes of
+ * `full` and gradients that are kept, it takes less time without keeping them. */
+START_TEST(a_faster_step_lets_its_gradients_go) {
+    static const struct {
+        double max_grad_norm;
+        uint32_t level, want;
+    } cases[] = {{0, PL_RECOMPUTE_AUTO, PL_TRI_TRUE},
+                 {1, PL_RECOMPUTE_AUTO, PL_TRI_FALSE},
+                 {0, PL_RECOMPUTE_FULL, PL_TRI_FALSE}};
+    struct pl_job job;
+    struct pl_model m;
+    read_job(&job, "full");
+    pl_test_model("SmolLM2-135M", &m);
+    job.batch_size = 2;
+    job.loss_chunk_tokens = 64;
+    const uint64_t bytes = arena_with(&job, &m, "false");
+    job.gradient_checkpointing = cases[_i].level;
+    job.max_grad_norm = cases[_i].max_grad_norm;
+    const bool goes = cases[_i].want == PL_TRI_TRUE;
+    expect_in_backward(&job, &m, bytes, cases[_i].want, goes ? "the room of the gradients" : NULL);
+    expect_in_backward(&job, &m, UINT64_C(1) << 40, PL_TRI_FALSE, NULL);
     pl_job_finish(&job);
 }
 END_TEST
@@ -407,6 +472,8 @@ int main(void) {
     tcase_add_test(tc, a_plan_is_taken_only_for_its_own_question);
     tcase_add_test(tc, a_level_that_was_asked_for_stays);
     tcase_add_loop_test(tc, updates_move_into_the_backward_pass_where_nothing_fits_without, 0, 14);
+    tcase_add_test(tc, the_note_names_the_setting_that_costs_no_time);
+    tcase_add_loop_test(tc, a_faster_step_lets_its_gradients_go, 0, 3);
     tcase_add_test(tc, a_batch_that_fits_keeps_its_gradients);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
