@@ -1,9 +1,11 @@
 /* check_emitted.c - the builder emits no operands but those that every kernel is tested with. */
+#include "estimator/model/catalogue.h"
 #include "tests/kernels/emitted.h"
 #include "tests/plan/planning.h"
 
 #include <check.h>
 #include <stdlib.h>
+#include <string.h>
 
 static bool is_float(enum pl_dtype t) {
     return t == PL_DTYPE_F32 || t == PL_DTYPE_BF16;
@@ -166,12 +168,82 @@ START_TEST(every_kernel_is_tested_with_what_the_builder_emits) {
 }
 END_TEST
 
+/* --- packs ----------------------------------------------------------------------------------- */
+
+/* Matrix products run in a library that takes any row; the others have a form for packs of 16
+ * bytes, and one for single elements, which is several times slower. */
+static bool is_product(enum pl_op_kind kind) {
+    return kind == PL_OP_LINEAR || kind == PL_OP_LINEAR_DX || kind == PL_OP_LINEAR_DW;
+}
+
+static void check_packs(const struct pl_program *p, const struct pl_op *op,
+                        const struct pl_operand *o, const char *model) {
+    if (o->id == PL_NONE || !is_float(p->tensors[o->id].dtype)) return;
+    const struct pl_tensor *t = &p->tensors[o->id];
+    if (strcmp(t->name, "lse") == 0) return; /* a number for each head, read one at a time */
+    const uint64_t ld = t->dims[1] * t->dims[2], rows = o->nrows ? o->nrows : t->dims[0];
+    const uint64_t size = pl_dtype_bytes(t->dtype), first = (o->row0 * ld + o->col) * size;
+    const bool flat = ld == 1 || rows <= 1; /* one element after another */
+    if ((o->col * size) % 16 != 0 || (!flat && (ld * size % 16 != 0 || first % 16 != 0)))
+        ck_abort_msg("%s: %s reads %s without packs: from byte %llu, rows of %llu", model,
+                     pl_op_name(op->kind), t->name, (unsigned long long)first,
+                     (unsigned long long)(ld * size));
+}
+
+static void check_all_packs(const struct pl_program *p, const char *model) {
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        const struct pl_op *op = &p->ops[i];
+        const bool updates = op->phase != PL_PHASE_MICRO && op->phase != PL_PHASE_EVAL;
+        if (is_product(op->kind) || updates) continue;
+        for (uint32_t k = 0; k < op->n_in; k++)
+            check_packs(p, op, &op->in[k], model);
+        for (uint32_t k = 0; k < op->n_out; k++)
+            check_packs(p, op, &op->out[k], model);
+    }
+}
+
+static void read_known(const struct pl_known_model *k, struct pl_model *m) {
+    struct pl_diag d = {0};
+    char *text;
+    ck_assert_msg(pl_catalogue_config(k, &text, &d) == PL_ERR_OK, "%s", d.message);
+    ck_assert_msg(pl_model_parse(k->name, text, strlen(text), m, &d) == PL_ERR_OK, "%s", d.message);
+    free(text);
+}
+
+static void expect_packs(const struct pl_model *m, const char *name, uint32_t mode, uint32_t rank) {
+    const struct pl_traits traits = pl_traits_cuda(90);
+    struct pl_job_shape s = pl_test_shape(m, mode, PL_RECOMPUTE_FULL, 2, 128);
+    struct pl_diag d = {0};
+    struct pl_program *p;
+    if (mode != PL_MODE_FULL) s.lora_r = rank;
+    ck_assert_msg(pl_program_create_brief(m, &s, &traits, &p, &d) == PL_ERR_OK, "%s", d.message);
+    check_all_packs(p, name);
+    pl_program_destroy(&p);
+}
+
+/* Holds for every model of the catalogue, as it is and with an odd vocabulary and rank. */
+START_TEST(no_kernel_reads_single_elements) {
+    size_t n;
+    const struct pl_known_model *known = pl_catalogue_table(&n);
+    for (size_t i = 0; i < n; i++) {
+        struct pl_model m;
+        read_known(&known[i], &m);
+        for (uint32_t mode = PL_MODE_FULL; mode <= PL_MODE_QLORA; mode++)
+            expect_packs(&m, known[i].name, mode, 4);
+        m.vocab |= 1;
+        for (uint32_t mode = PL_MODE_FULL; mode <= PL_MODE_QLORA; mode++)
+            expect_packs(&m, known[i].name, mode, 5);
+    }
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("emitted");
     TCase *tc = tcase_create("builder");
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, every_kernel_is_tested_with_what_the_builder_emits, 0,
                         (int)(sizeof models / sizeof *models));
+    tcase_add_test(tc, no_kernel_reads_single_elements);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

@@ -31,6 +31,23 @@ static struct pl_operand chunk_window(const struct pl_builder *b, uint32_t id, u
     return w;
 }
 
+/* Rows of logits begin at multiples of so many elements, of 128 bytes or more, whatever the
+ * vocabulary: kernels and matrix products read whole packs of them. */
+#define LOGITS_UNIT 64
+
+static uint32_t add_logits(struct pl_builder *b, uint64_t rows) {
+    return add_chunk(b, "logits", rows, pl_u64_round_up(b->m->vocab, LOGITS_UNIT), b->s->dtype,
+                     PL_CATEGORY_LOGITS);
+}
+
+/* The chunk's logits, without what fills their rows up. */
+static struct pl_operand logits_window(const struct pl_builder *b, uint32_t id, uint64_t row0,
+                                       uint64_t nrows) {
+    struct pl_operand w = chunk_window(b, id, row0, nrows);
+    if (b->m->vocab % LOGITS_UNIT) w.cols = (uint32_t)b->m->vocab;
+    return w;
+}
+
 /* An operand as it is after the ops that were appended meanwhile. */
 static struct pl_operand renewed(const struct pl_builder *b, struct pl_operand o) {
     o.version = pl_build_now(b, o.id).version;
@@ -106,7 +123,7 @@ static void chunk_loss(struct pl_builder *b, uint32_t logits, uint64_t row0, uin
     if (b->err != PL_ERR_OK) return;
     struct pl_attr attr = {.gradient = b->training, .accumulate = PL_ACC_ADD};
     struct pl_operand ws = pl_build_workspace(b, PL_OP_CROSS_ENTROPY, &attr, nrows, b->m->vocab);
-    struct pl_operand l = chunk_window(b, logits, row0, nrows);
+    struct pl_operand l = logits_window(b, logits, row0, nrows);
     struct pl_operand loss = pl_build_loss(b);
     struct pl_operand in[] = {l, pl_arg_rows(b->in.targets, row0, nrows), loss, ws,
                               chunk_of(b->in.weights, row0, nrows)};
@@ -137,7 +154,7 @@ static void chunk_bwd(struct pl_builder *b, struct pl_operand h, uint32_t logits
                       struct pl_operand a, bool need_dh) {
     if (b->err != PL_ERR_OK) return;
     uint32_t w = pl_build_weight(b, PL_SLOT_HEAD);
-    struct pl_operand dl = chunk_window(b, logits, h.row0, h.nrows);
+    struct pl_operand dl = logits_window(b, logits, h.row0, h.nrows);
     if (pl_build_trains(b, w)) {
         struct pl_attr attr = {.alpha = 1.0f};
         struct pl_operand g = pl_build_grad(b, w, &attr);
@@ -215,15 +232,14 @@ void pl_step_loss(struct pl_tape *t, const struct pl_step *s, pl_var_set missing
     struct pl_builder *b = t->b;
     const struct pl_value *h = &t->values[s->in[0]];
     const uint64_t chunk = b->p->chunk_tokens, chunks = pl_u64_div_up(b->n, chunk);
-    const uint32_t logits =
-        add_chunk(b, "logits", chunk, b->m->vocab, b->s->dtype, PL_CATEGORY_LOGITS);
+    const uint32_t logits = add_logits(b, chunk);
     (void)missing;
     pl_brief_begin_loop(b);
     for (uint64_t i = 0; i < chunks && b->err == PL_ERR_OK; i = pl_brief_next(b->p, i, chunks, 1)) {
         const uint64_t row = i * chunk, nrows = pl_u64_min(chunk, b->n - row);
         pl_brief_begin_piece(b, i, chunks);
         struct pl_operand hc = pl_arg_rows(pl_build_now(b, h->val.id), row, nrows);
-        struct pl_operand a = pl_build_logits(b, hc, chunk_window(b, logits, row, nrows));
+        struct pl_operand a = pl_build_logits(b, hc, logits_window(b, logits, row, nrows));
         chunk_loss(b, logits, row, nrows);
         if (b->training) chunk_bwd(b, hc, logits, a, h->wants);
     }
