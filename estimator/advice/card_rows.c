@@ -21,9 +21,7 @@ static pl_err plan_of(const struct pl_advice *a, uint32_t sm, struct planned_sm 
         if (plans[i].sm == sm) return PL_ERR_OK;
     }
     if (*n == MAX_SM) return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "more kinds of GPU than expected");
-    pl_variant_of(&v, &a->q); /* as a GPU would run it */
-    v.job.base_dtype = PL_DTYPE_AUTO;
-    v.q.traits = pl_traits_cuda(sm);
+    pl_variant_on_gpu(&v, &a->q, sm);
     pl_err err = pl_question_measure(&v.q, &plans[*n].planned, &conflict);
     plans[*n].conflicts = err == PL_ERR_CONFIG_CONFLICT && v.job.dtype == PL_DTYPE_AUTO;
     if (plans[*n].conflicts) {
@@ -39,13 +37,8 @@ static pl_err plan_of(const struct pl_advice *a, uint32_t sm, struct planned_sm 
 }
 
 static struct pl_budget budget_of(const struct pl_card *card, const struct pl_job *job) {
-    struct pl_budget b = {.known = true,
-                          .total_bytes = card->visible_bytes,
-                          .margin_bytes =
-                              job->vram_margin == PL_AUTO_BYTES ? PL_CARD_MARGIN : job->vram_margin,
-                          .context_bytes = card->context_bytes,
-                          .doubt_bytes = pl_card_context_doubt(card),
-                          .source = card->name};
+    struct pl_budget b = pl_card_budget(card);
+    if (job->vram_margin != PL_AUTO_BYTES) b.margin_bytes = job->vram_margin;
     pl_budget_predict_comm(&b, pl_job_ranks(job));
     return b;
 }

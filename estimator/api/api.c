@@ -210,9 +210,7 @@ static pl_err ask(const struct request *r, struct pl_inquiry *i, struct pl_diag 
 static pl_err plan_for_card(const struct pl_inquiry *i, uint64_t *out, struct pl_diag *d) {
     struct pl_variant v;
     struct pl_planned planned;
-    pl_variant_of(&v, &i->q);
-    v.job.base_dtype = PL_DTYPE_AUTO;
-    v.q.traits = pl_traits_cuda(PL_CARD_DEFAULT_SM);
+    pl_variant_on_gpu(&v, &i->q, PL_CARD_DEFAULT_SM);
     PL_TRY(pl_question_plan(&v.q, NULL, &planned, d));
     *out = planned.plan->arena_bytes + PL_CARD_CONTEXT_DEFAULT;
     pl_planned_finish(&planned);

@@ -67,6 +67,15 @@ uint64_t pl_card_context_doubt(const struct pl_card *c) {
     return c->context_bytes / (strcmp(c->context_source, "guess") == 0 ? 2 : 4);
 }
 
+struct pl_budget pl_card_budget(const struct pl_card *c) {
+    return (struct pl_budget){.known = true,
+                              .total_bytes = c->visible_bytes,
+                              .margin_bytes = PL_CARD_MARGIN,
+                              .context_bytes = c->context_bytes,
+                              .doubt_bytes = pl_card_context_doubt(c),
+                              .source = c->name};
+}
+
 /* --- what people type ------------------------------------------------------------------------- */
 
 #define PLAIN_MAX 64

@@ -18,6 +18,7 @@
 #define PL_ESTIMATOR_CARD_CARDS_H
 
 #include "estimator/base/diag.h"
+#include "estimator/card/budget.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -172,6 +173,8 @@ const struct pl_card *pl_card_table(size_t *n);
 
 /* Returns the bytes by which the context of a row may be off, to either side. */
 uint64_t pl_card_context_doubt(const struct pl_card *c);
+/* The memory of the card when it is idle, for one rank, with the usual margin. */
+struct pl_budget pl_card_budget(const struct pl_card *c);
 
 /* The context of a GPU that has no row. */
 #define PL_CARD_CONTEXT_DEFAULT PL_CARD_MIB(560)

@@ -4,7 +4,7 @@
 #include "estimator/base/alloc.h"
 #include "estimator/base/json_tree.h"
 #include "estimator/base/units.h"
-#include "estimator/config/job_values.h"
+#include "estimator/config/key_table.h"
 
 #include <string.h>
 
@@ -45,17 +45,15 @@ pl_err pl_estimate_bill_ranks(struct pl_estimate *e, struct pl_diag *d) {
 
 /* --- text ------------------------------------------------------------------------------------ */
 
-static const char *const sharding_names[] = {[PL_SHARDING_NONE] = "none",
-                                             [PL_SHARDING_OPTIMIZER] = "optimizer",
-                                             [PL_SHARDING_GRADIENTS] = "gradients",
-                                             [PL_SHARDING_WEIGHTS] = "weights"};
-
 /* Ranks that take as much stand in one line. */
 void pl_estimate_ranks_text(const struct pl_estimate *e, struct pl_text *out) {
-    char bytes[PL_BYTES_TEXT];
+    char bytes[PL_BYTES_TEXT], sharding[PL_CHOICE_BYTES];
+    uint32_t n;
     if (!e->n_ranks) return;
-    pl_text_addf(out, "  ranks: %u, sharding: %s; shown is rank %u\n", e->n_ranks,
-                 sharding_names[e->planned.program->shape.sharding], e->q->rank);
+    pl_key_choice(pl_key_table(&n)[PL_KEY_sharding].choices, e->planned.program->shape.sharding,
+                  sharding);
+    pl_text_addf(out, "  ranks: %u, sharding: %s; shown is rank %u\n", e->n_ranks, sharding,
+                 e->q->rank);
     for (uint32_t r = 0, end; r < e->n_ranks; r = end) {
         const uint64_t needed = e->ranks[r].needed_bytes;
         for (end = r + 1; end < e->n_ranks && e->ranks[end].needed_bytes == needed; end++)

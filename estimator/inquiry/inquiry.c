@@ -23,12 +23,7 @@ static pl_err aim_at_card(struct pl_inquiry *i, const char *gpu, struct pl_diag 
                      c->sm % 10);
     i->q.card = c->name;
     i->q.traits = pl_traits_cuda(c->sm);
-    i->q.budget = (struct pl_budget){.known = true,
-                                     .total_bytes = c->visible_bytes,
-                                     .margin_bytes = PL_CARD_MARGIN,
-                                     .context_bytes = c->context_bytes,
-                                     .doubt_bytes = pl_card_context_doubt(c),
-                                     .source = c->name};
+    i->q.budget = pl_card_budget(c);
     return PL_ERR_OK;
 }
 

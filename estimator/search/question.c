@@ -277,6 +277,12 @@ void pl_variant_sized(struct pl_variant *v, const struct pl_question *q, uint32_
     v->job.max_seq_length = length;
 }
 
+void pl_variant_on_gpu(struct pl_variant *v, const struct pl_question *q, uint32_t sm) {
+    pl_variant_of(v, q);
+    v->job.base_dtype = PL_DTYPE_AUTO;
+    v->q.traits = pl_traits_cuda(sm);
+}
+
 void pl_variant_open(struct pl_variant *v, const struct pl_question *q, const struct pl_job *job) {
     struct pl_question open = *q;
     pl_question_open(&open, job, q->model);

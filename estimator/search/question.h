@@ -120,6 +120,8 @@ void pl_variant_of(struct pl_variant *v, const struct pl_question *q);
 /* The same with samples of another number and length. */
 void pl_variant_sized(struct pl_variant *v, const struct pl_question *q, uint32_t batch_size,
                       uint32_t length);
+/* The same as a GPU of a compute capability would run it. */
+void pl_variant_on_gpu(struct pl_variant *v, const struct pl_question *q, uint32_t sm);
 /* The question about another job, of which nothing is decided. */
 void pl_variant_open(struct pl_variant *v, const struct pl_question *q, const struct pl_job *job);
 
