@@ -117,10 +117,9 @@ pl_err pl_advice_longest(const struct pl_question *q, struct pl_longest *out, st
     const uint32_t batch = q->job->batch_size;
     struct pl_trials trials = {0};
     if (!pl_question_has_kernels(q)) return refuse_gpu(q, d);
-    *out =
-        (struct pl_longest){.batch_size = batch == PL_AUTO ? 1 : batch,
-                            .budget_bytes = pl_budget_usable(&q->budget) + q->budget.context_bytes,
-                            .max_positions = q->model->max_positions};
+    *out = (struct pl_longest){.batch_size = batch == PL_AUTO ? 1 : batch,
+                               .budget_bytes = pl_budget_most_needed(&q->budget),
+                               .max_positions = q->model->max_positions};
     pl_err err = find_rows(q, &trials, out, d);
     pl_trials_finish(&trials);
     return err;

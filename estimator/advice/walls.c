@@ -44,8 +44,8 @@ pl_err pl_advice_wall(const struct pl_question *q, enum pl_key_id key, struct pl
     const uint32_t below = (uint32_t)pl_key_table(&n)[key].lo - 1;
     *out =
         (struct pl_wall){.key = key, .now = pl_change_get(q, key), .limit = pl_change_most(q, key)};
-    struct pl_secant s = pl_secant_between(below, out->limit + 1,
-                                           pl_budget_usable(&q->budget) + q->budget.context_bytes);
+    struct pl_secant s =
+        pl_secant_between(below, out->limit + 1, pl_budget_most_needed(&q->budget));
     PL_TRY(price_doubling(&x, out, &s, d));
     if (!q->budget.known) return PL_ERR_OK;
     while (!pl_secant_done(&s)) {

@@ -17,7 +17,7 @@ struct pl_budget {
     uint64_t comm_bytes; /* the part of context_bytes that connects this rank to others; 0 = it is
                             alone */
     uint64_t comm_doubt_bytes; /* the part of doubt_bytes that belongs to comm_bytes */
-    const char *source;     /* "vram_budget", "--vram-gb", "available memory"; static */
+    const char *source;        /* "vram_budget", "--vram-gb", "available memory"; static */
 };
 
 /* Returns what driver and kernels take, without what connects ranks. */
@@ -50,6 +50,11 @@ static inline uint64_t pl_budget_usable(const struct pl_budget *b) {
     left -= pl_u64_min(left, b->margin_bytes);
     left -= pl_u64_min(left, b->context_bytes);
     return left - pl_u64_min(left, b->doubt_bytes);
+}
+
+/* Returns the bytes of arenas and context together up to which a job certainly fits. */
+static inline uint64_t pl_budget_most_needed(const struct pl_budget *b) {
+    return pl_budget_usable(b) + b->context_bytes;
 }
 
 #endif

@@ -109,8 +109,7 @@ static pl_err price(const struct start *from, const struct pl_question *q, struc
 static pl_err lessen_offload(const struct start *from, const struct pl_question *all, char *text,
                              struct pl_remedy *r, struct pl_diag *d) {
     const uint32_t layers = (uint32_t)all->model->layers;
-    const struct pl_budget *b = &all->budget;
-    struct pl_secant full = pl_secant_between(0, layers, pl_budget_usable(b) + b->context_bytes);
+    struct pl_secant full = pl_secant_between(0, layers, pl_budget_most_needed(&all->budget));
     struct pl_remedy trial = *r;
     struct pl_variant v;
     pl_variant_of(&v, all);
