@@ -12,6 +12,7 @@
 #include "estimator/autobatch/autobatch.h"
 #include "estimator/base/checked.h"
 #include "estimator/config/job_text.h"
+#include "estimator/config/job_values.h"
 #include "estimator/config/key_table.h"
 #include "estimator/program/cost.h"
 #include "estimator/search/secant.h"
@@ -511,7 +512,7 @@ static pl_err give_up(struct search *s, bool *out, struct pl_diag *d) {
     *out = false;
     if (pl_question_level(s->q) == PL_RECOMPUTE_AUTO) return PL_ERR_OK;
     smallest.loss_chunk_tokens = smallest_chunk(s->q);
-    smallest.batch_size = s->q->job->batch_size == PL_AUTO ? 1 : s->q->job->batch_size;
+    smallest.batch_size = pl_job_smallest_batch(s->q->job);
     PL_TRY(pl_question_sketch(&smallest, &s->t->held, d));
     *out = is_infeasible(s->t->held.program, &s->q->budget);
     s->best.chunk = smallest.loss_chunk_tokens;
@@ -624,7 +625,7 @@ bool pl_autolevel_may_cut(const struct pl_question *q) {
 }
 
 bool pl_autolevel_may_unpack(const struct pl_question *q) {
-    const uint64_t samples = q->job->batch_size == PL_AUTO ? 1 : q->job->batch_size;
+    const uint64_t samples = pl_job_smallest_batch(q->job);
     return pl_question_unpack(q) == PL_AUTO_BYTES && q->job->mode == PL_MODE_QLORA &&
            samples * q->job->max_seq_length <= PL_UNPACK_TOKENS && q->budget.known &&
            !q->job->inference;

@@ -7,11 +7,6 @@
 
 /* --- the least of a question ----------------------------------------------------------------- */
 
-/* The smallest micro-batch that the job can have. */
-static uint32_t least_samples(const struct pl_question *q) {
-    return q->job->batch_size == PL_AUTO ? 1 : q->job->batch_size;
-}
-
 /* The question with the least that its open keys can be; a level that is open has two of them,
  * since the last layer, rebuilt at the peak, may need more than it would keep. */
 struct least {
@@ -23,7 +18,7 @@ static pl_err find_least(const struct pl_question *q, struct pl_trials *t, struc
                          struct pl_diag *d) {
     const bool open = pl_question_level(q) == PL_RECOMPUTE_AUTO;
     *out = (struct least){.q = *q, .n_levels = 1};
-    out->q.batch_size = least_samples(q);
+    out->q.batch_size = pl_job_smallest_batch(q->job);
     PL_TRY(pl_autolevel_smallest(&out->q, t, d));
     out->q.unpack_bytes = q->unpack_bytes;
     out->levels[0] = pl_question_level(&out->q);
@@ -139,7 +134,7 @@ static pl_err finds_any(const struct pl_question *q, uint32_t chunk, struct pl_t
     set_chunk(&trial, chunk);
     *out = false;
     if (!pl_autolevel_is_open(q)) return PL_ERR_OK;
-    PL_TRY(pl_autolevel_decide(&trial, least_samples(q), t, NULL, d));
+    PL_TRY(pl_autolevel_decide(&trial, pl_job_smallest_batch(q->job), t, NULL, d));
     *out = !t->none;
     return PL_ERR_OK;
 }
@@ -148,7 +143,7 @@ static pl_err finds_any(const struct pl_question *q, uint32_t chunk, struct pl_t
  * pass included, or the smallest chunk if anything fits with it. */
 static pl_err find_chunk(const struct pl_question *q, struct pl_trials *t, uint64_t *out,
                          struct pl_diag *d) {
-    const uint64_t tokens = (uint64_t)least_samples(q) * q->job->max_seq_length;
+    const uint64_t tokens = (uint64_t)pl_job_smallest_batch(q->job) * q->job->max_seq_length;
     struct pl_question with = *q;
     struct least least;
     bool fits, near;

@@ -100,6 +100,10 @@ uint32_t pl_job_step_samples(const struct pl_job *job) {
     return (uint32_t)pl_u64_max(samples, pl_job_least_samples(job));
 }
 
+uint32_t pl_job_smallest_batch(const struct pl_job *job) {
+    return job->batch_size == PL_AUTO ? 1 : job->batch_size;
+}
+
 bool pl_job_may_cut_step(const struct pl_job *job) {
     return job->batch_size == PL_AUTO && pl_job_step_samples(job) > 1;
 }

@@ -46,6 +46,8 @@ uint32_t pl_job_least_samples(const struct pl_job *job);
 /* Returns the samples of a step: global_batch_size; for an open step auto_samples, or
  * PL_STEP_SAMPLES while they are not decided. 0: as many as its micro-batches hold. */
 uint32_t pl_job_step_samples(const struct pl_job *job);
+/* The micro-batch as the job gives it; 1 where it is open: the smallest that it can have. */
+uint32_t pl_job_smallest_batch(const struct pl_job *job);
 /* True if `batch_size: auto` may become less than the samples of a step. */
 bool pl_job_may_cut_step(const struct pl_job *job);
 /* Makes steps hold `samples` samples in micro-batches of batch_size. If these are several, updates

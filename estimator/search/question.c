@@ -10,7 +10,7 @@
 void pl_question_open(struct pl_question *q, const struct pl_job *job, const struct pl_model *m) {
     q->job = job;
     q->model = m;
-    q->batch_size = job->batch_size == PL_AUTO ? 1 : job->batch_size;
+    q->batch_size = pl_job_smallest_batch(job);
     q->recommended = 0;
     q->recompute = PL_RECOMPUTE_AUTO;
     q->loss_chunk_tokens = PL_AUTO;
