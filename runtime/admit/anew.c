@@ -41,17 +41,9 @@ pl_err pl_anew_decide(struct pl_preflight *pf, uint32_t batch_size, uint64_t hav
     return err;
 }
 
-/* The keys that are open in the job that was asked for, as they are decided now. */
-static void settle(struct pl_preflight *pf, const struct pl_anew *a) {
-    pf->spec.facts = a->spec.facts;
-    pf->spec.facts.decided = pl_question_decided(&a->q);
-    pl_resolve(&pf->spec);
-    pf->q = a->q;
-    pf->q.job = pf->job;
-}
-
 pl_err pl_anew_take(struct pl_preflight *pf, struct pl_anew *a, struct pl_diag *d) {
-    settle(pf, a);
+    pf->spec.facts = a->spec.facts;
+    pl_preflight_take_decided(pf, &a->q);
     pl_estimate_finish(&pf->estimate);
     pf->search.planned = a->planned;
     a->planned = (struct pl_planned){0};

@@ -104,12 +104,12 @@ static pl_err recommend(struct pl_preflight *pf, uint32_t limit, struct pl_diag 
     return err;
 }
 
-/* The decisions of a question about the last rank become those of the run. */
-static void settle(struct pl_preflight *pf, const struct pl_question *last) {
-    pf->q = *last;
-    pf->q.rank = pf->world.rank;
-    pf->spec.facts.decided = pl_question_decided(last);
+void pl_preflight_take_decided(struct pl_preflight *pf, const struct pl_question *q) {
+    pf->spec.facts.decided = pl_question_decided(q);
     pl_resolve(&pf->spec);
+    pf->q = *q;
+    pf->q.job = pf->job;
+    pf->q.rank = pf->world.rank;
 }
 
 /* Nothing of the data changes this plan: it is the one that runs. */
@@ -118,7 +118,7 @@ static pl_err plan_given(struct pl_preflight *pf, struct pl_diag *d) {
     struct pl_question last = pl_question_of_last(&pf->q);
     PL_TRY(pl_decide_levels(&last, limit, NULL, &pf->notes, d));
     PL_TRY(pl_agreed_decision(pf, &last, d));
-    settle(pf, &last);
+    pl_preflight_take_decided(pf, &last);
     pl_err err = pl_preflight_plan(pf, d);
     if (pf->too_large) (void)recommend(pf, limit, NULL);
     return err;
@@ -130,7 +130,7 @@ static pl_err refuse_smallest(struct pl_preflight *pf, struct pl_diag *d) {
     struct pl_text notes = {0};
     pl_err err = pl_decide(&one, 1, &pf->search, &notes, d);
     if (err == PL_ERR_OK && pl_gate_judge(pf->search.planned.plan, &one).kind == PL_VERDICT_NO) {
-        settle(pf, &one);
+        pl_preflight_take_decided(pf, &one);
         pl_text_add(&pf->notes, pl_text_str(&notes));
         err = pl_preflight_plan(pf, d);
     }
@@ -224,7 +224,7 @@ static pl_err decide_batch(struct pl_preflight *pf, struct pl_diag *d) {
     struct pl_question last = pl_question_of_last(&pf->q);
     PL_TRY(pl_decide(&last, limit, &pf->search, &pf->notes, d));
     PL_TRY(pl_agreed_decision(pf, &last, d));
-    settle(pf, &last);
+    pl_preflight_take_decided(pf, &last);
     return pl_preflight_plan(pf, d);
 }
 

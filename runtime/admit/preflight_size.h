@@ -24,6 +24,8 @@ pl_err pl_preflight_settle(struct pl_preflight *pf, struct pl_diag *d);
  * last rank. */
 pl_err pl_preflight_shard(struct pl_preflight *pf, struct pl_spec *spec,
                           const struct pl_question *last, struct pl_text *notes, struct pl_diag *d);
+/* Takes over the decisions of a question, also one about the last rank, as those of the run. */
+void pl_preflight_take_decided(struct pl_preflight *pf, const struct pl_question *q);
 /* Records what the program was built with as facts. */
 void pl_preflight_take_built(struct pl_spec *spec, const struct pl_program *p);
 
