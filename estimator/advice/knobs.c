@@ -43,10 +43,8 @@ static pl_err add_knob(struct pl_advice *a, const struct pl_change *row, struct 
     describe(&v.q, row->key, k->change, sizeof k->change);
     if (strcmp(k->from, k->change) == 0) return PL_ERR_OK;
     applied = pl_price_of(&v.q, &a->trials, &k->price, &why);
-    if (applied == PL_ERR_CONFIG_CONFLICT || applied == PL_ERR_CONFIG_RANGE)
-        return PL_ERR_OK; /* with the model, or other keys */
-    if (applied != PL_ERR_OK && d) *d = why;
-    PL_TRY(applied);
+    PL_TRY(pl_change_keep_error(applied, &why, d));
+    if (applied != PL_ERR_OK) return PL_ERR_OK;
     k->saves_bytes = (int64_t)(a->now.needed_bytes - k->price.needed_bytes);
     k->time_percent = percent_more(a->now.flops_per_token, k->price.flops_per_token);
     a->n_knobs += k->saves_bytes != 0 || k->price.flops_per_token != a->now.flops_per_token;

@@ -350,10 +350,6 @@ static pl_err time_data(struct pl_advice *a, struct pl_way *w, struct pl_diag *d
 
 /* --- all of them ----------------------------------------------------------------------------- */
 
-static bool may_be_skipped(pl_err err) {
-    return err == PL_ERR_CONFIG_CONFLICT || err == PL_ERR_CONFIG_RANGE;
-}
-
 static void keep_least(struct pl_recommendation *r, const struct pl_way *w) {
     if (!is_within_host(r, w)) return;
     const uint64_t now = r->least.price.needed_bytes;
@@ -396,9 +392,7 @@ static pl_err with_way(struct pl_advice *a, size_t i, way_fn handle, struct pl_r
     if (err == PL_ERR_HOST_OOM) return pl_host_oom(d, "a way to run a job");
     if (err != PL_ERR_OK || !load_slots(a, &w)) return PL_ERR_OK;
     err = handle(a, &w, r, &why);
-    if (may_be_skipped(err)) return PL_ERR_OK;
-    if (err != PL_ERR_OK && d) *d = why;
-    return err;
+    return pl_change_keep_error(err, &why, d);
 }
 
 /* Nothing is gained by less memory where everything is kept and more samples are not worth it, and

@@ -265,6 +265,12 @@ pl_err pl_change_make(const struct pl_change *c, unsigned jobs, struct pl_varian
     return PL_ERR_CONFIG_CONFLICT;
 }
 
+pl_err pl_change_keep_error(pl_err err, const struct pl_diag *why, struct pl_diag *d) {
+    if (err == PL_ERR_CONFIG_CONFLICT || err == PL_ERR_CONFIG_RANGE) return PL_ERR_OK;
+    if (err != PL_ERR_OK && d) *d = *why;
+    return err;
+}
+
 void pl_change_write_key(const struct pl_question *q, enum pl_key_id key, struct pl_text *out) {
     struct pl_job job = *q->job; /* shallow */
     pl_question_settle(q, &job);

@@ -46,6 +46,9 @@ extern const struct pl_change pl_changes[]; /* [PL_CHANGE_COUNT] */
  * is none for this job, since it has no meaning there, is what stands there already, or leaves the
  * key's range; *v is of no use then. Rules between keys are not looked at (pl_job_validate). */
 pl_err pl_change_make(const struct pl_change *c, unsigned jobs, struct pl_variant *v);
+/* The error of planning a job with a change, which told `why`, as far as it ends the answer: one
+ * that the model or another key refuses is none for this job, and no error. */
+pl_err pl_change_keep_error(pl_err err, const struct pl_diag *why, struct pl_diag *d);
 /* The change as it is typed, "key: value"; q: with the change. */
 void pl_change_write(const struct pl_change *c, const struct pl_question *q, struct pl_text *out);
 /* "key: value" as the question is planned. */
