@@ -116,10 +116,6 @@ static pl_err answer(struct conversation *c, struct pl_diag *d) {
 
 /* ---- lines of the user ---- */
 
-static bool ends_open(const struct pl_text *line) {
-    return line->len && line->data[line->len - 1] == '\\';
-}
-
 /* A line that ends with a backslash is continued by the next one. */
 static enum pl_input_what read_turn(struct conversation *c, struct pl_text *turn) {
     const char *mark = "> ";
@@ -127,7 +123,7 @@ static enum pl_input_what read_turn(struct conversation *c, struct pl_text *turn
         if (!pl_cli_has(c->cli, PL_FLAG_QUIET)) fputs(mark, stderr);
         const enum pl_input_what what = pl_input_line(&c->input, c->opt.stop, &c->line);
         if (what != PL_INPUT_LINE) return what;
-        const bool open = ends_open(&c->line);
+        const bool open = c->line.len && c->line.data[c->line.len - 1] == '\\';
         pl_text_addn(turn, pl_text_str(&c->line), c->line.len - open);
         if (turn->failed) return PL_INPUT_FAILED;
         if (!open) return PL_INPUT_LINE;
