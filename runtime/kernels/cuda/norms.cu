@@ -239,7 +239,7 @@ __device__ __forceinline__ void join_teams(const float (&dw)[columns<V>::KEEP][V
     }
 }
 
-/* What a team keeps of a norm in registers. */
+/* The part of a norm that a team keeps in registers. */
 template <typename T, int V> struct gathered {
     float rstd;
     pl_pack<T, V> dy[columns<V>::KEEP], x[columns<V>::KEEP];
