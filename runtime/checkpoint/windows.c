@@ -244,11 +244,13 @@ pl_err pl_windows_add_adapter(struct pl_windows *w, const struct pl_program *p, 
     return PL_ERR_OK;
 }
 
-/* True if `t` is kept for a window: for its whole tensor, or for the part that the window is. */
+/* True if `t` is kept for a window: for its whole tensor, or for the part that the window is, or is
+ * in: the experts of a layer are one part, in whose states each of them has whole blocks. */
 static bool is_state_of(const struct pl_program *p, const struct pl_tensor *t,
                         const struct pl_window *w) {
     if (t->role < PL_ROLE_STATE || t->role > PL_ROLE_MASTER || t->of != w->tensor) return false;
-    return !pl_state_is_of_part(&p->shape, t->role) || t->row == w->row;
+    return !pl_state_is_of_part(&p->shape, t->role) || t->row == w->row ||
+           is_of_experts(p, w->tensor);
 }
 
 static pl_err add_state(struct pl_windows *w, const struct pl_program *p,
@@ -256,15 +258,20 @@ static pl_err add_state(struct pl_windows *w, const struct pl_program *p,
     struct pl_window item = *base;
     const struct pl_tensor *t = &p->tensors[id];
     uint64_t cols = item.rank == 2 ? item.dims[1] : 1;
-    uint64_t row0 = cols && !pl_state_is_of_part(&p->shape, t->role) ? item.first / cols : 0;
+    const bool of_part = pl_state_is_of_part(&p->shape, t->role) && !is_of_experts(p, item.tensor);
+    uint64_t row0 = cols && !of_part ? item.first / cols : 0;
     const size_t length = strlen(item.name);
     item.tensor = id;
     item.master = PL_NONE;
     snprintf(item.name + length, sizeof item.name - length, ".%s", t->name);
     if (t->role == PL_ROLE_STATE_ABSMAX) {
+        const uint64_t all = p->tensors[t->of].dims[0] * p->tensors[t->of].dims[1];
+        const bool whole = of_part || item.count == all;
         item.rank = 1;
-        item.dims[0] = t->dims[0];
+        row0 = whole ? 0 : item.first / PL_STATE8_BLOCK;
+        item.dims[0] = whole ? t->dims[0] : item.count / PL_STATE8_BLOCK;
         item.dims[1] = 1;
+        item.matrices = 0;
     }
     return add_window(w, p, item, row0, d);
 }

@@ -192,6 +192,16 @@ static bool adapts_experts(const struct pl_job_shape *s, const struct pl_model *
     return false;
 }
 
+/* True if a block of states would be of two experts that files hold apart. */
+static bool splits_blocks(const struct pl_job_shape *s, const struct pl_model *m) {
+    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    const uint32_t n = pl_model_rows(m, rows);
+    bool splits = false;
+    for (uint32_t i = 0; i < n && s->mode == PL_MODE_FULL && !s->inference; i++)
+        splits |= rows[i].split && rows[i].rows * rows[i].cols % PL_STATE8_BLOCK != 0;
+    return splits && pl_optimizer_is_in_blocks(s->optimizer);
+}
+
 /* Refuses what no operation is there for. */
 static pl_err check_experts(const struct pl_job_shape *s, const struct pl_model *m,
                             struct pl_diag *d) {
@@ -207,6 +217,9 @@ static pl_err check_experts(const struct pl_job_shape *s, const struct pl_model 
     } else if (adapts_experts(s, m)) {
         why = "`lora_target_modules`: the matrices of experts take no adapters";
         help = "name modules of the attention, or `all-linear`, which is these";
+    } else if (splits_blocks(s, m)) {
+        why = "`optimizer`: the experts of this model have no whole number of blocks of states";
+        help = "`adamw` has a state for each number";
     }
     if (!why) return PL_ERR_OK;
     pl_diag_set(d, PL_ERR_MODEL_UNSUPPORTED, "%s", why);
