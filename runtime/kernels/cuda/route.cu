@@ -162,7 +162,8 @@ template <typename T> void launch_route(struct pl_device *dev, const struct pl_c
     r.k = (uint32_t)expert->cols;
     r.over_all = c->attr->softmax_first && !c->attr->normalise;
     const size_t shared = (r.partial ? 3 : 1) * WARPS * n * sizeof(float);
-    PL_LAUNCH(route_tokens<T>, dim3((unsigned)chunks), dim3(THREADS), shared, stream, r);
+    if (chunks)
+        PL_LAUNCH(route_tokens<T>, dim3((unsigned)chunks), dim3(THREADS), shared, stream, r);
     if (stats->p)
         PL_LAUNCH(add_stats, dim3((2 * n + STATS_THREADS - 1) / STATS_THREADS), dim3(STATS_THREADS),
                   0, stream, (const double *)r.partial, (double *)stats->p, chunks, 2 * n,
@@ -300,7 +301,7 @@ extern "C" pl_err pl_cuda_route(struct pl_device *dev, const struct pl_call *c) 
                                    pl_op_workspace_bytes(&dev->traits, PL_OP_ROUTE, c->attr,
                                                          logits->rows, logits->cols)))))
         return PL_ERR_PLAN_BROKEN;
-    if (logits->rows) launch[pl_form_of_type(logits->dtype)](dev, c);
+    launch[pl_form_of_type(logits->dtype)](dev, c);
     return pl_cuda_launched();
 }
 
