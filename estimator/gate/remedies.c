@@ -154,7 +154,12 @@ static pl_err price_each(const struct start *from, struct pl_remedy alone[N_REME
         pl_variant_of(&v, from->q);
         PL_TRY(apply(from, id, &v, r->change, sizeof r->change, d));
         if (!r->change[0]) continue;
-        PL_TRY(price(from, &v.q, r, d));
+        const pl_err err = price(from, &v.q, r, d);
+        if (err == PL_ERR_CONFIG_CONFLICT) { /* this model cannot have it */
+            r->change[0] = 0;
+            continue;
+        }
+        PL_TRY(err);
         if (id == PL_CHANGE_LEVEL_OFFLOAD && pl_price_fits(&r->price))
             PL_TRY(lessen_offload(from, &v.q, r->change, r, d));
     }
@@ -218,7 +223,10 @@ static pl_err combine(const struct start *from, const struct pl_remedy alone[N_R
         pl_variant_of(&next, &c.v.q);
         PL_TRY(apply(from, id, &next, c.words[i], PL_REMEDY_TEXT, d));
         if (!c.words[i][0]) continue;
-        if (c.any) PL_TRY(price(from, &next.q, &step, d));
+        const bool priced = !c.any && step.change[0];
+        const pl_err err = priced ? PL_ERR_OK : price(from, &next.q, &step, d);
+        if (err == PL_ERR_CONFIG_CONFLICT) continue; /* this model cannot have it */
+        PL_TRY(err);
         const bool fits = pl_price_fits(&step.price);
         if (step.saves_bytes <= (c.any ? r->saves_bytes : 0) && !fits) continue;
         pl_variant_of(&c.v, &next.q);

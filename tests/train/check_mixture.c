@@ -92,6 +92,18 @@ START_TEST(what_is_not_computed_is_refused_by_name) {
 }
 END_TEST
 
+/* Remedies are 4-bit bases and 8-bit states as well, which such a model cannot have. */
+START_TEST(a_job_that_does_not_fit_is_told_what_helps) {
+    make("12", "");
+    struct outcome o = plimsoll_run(
+        dir, (const char *[]){"estimate-vram", "run.yaml", "vram_budget=200KiB", NULL});
+    ck_assert_msg(strstr(o.out, "what would help") != NULL, "%s%s", o.out, o.err);
+    ck_assert_msg(strstr(o.out, "mode: lora") != NULL, "%s", o.out);
+    ck_assert_msg(strstr(o.out, "adamw_8bit") == NULL, "%s", o.out);
+    outcome_finish(&o);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("train.mixture");
     TCase *tc = tcase_create("runs");
@@ -100,6 +112,7 @@ int main(void) {
     tcase_add_loop_test(tc, a_run_of_experts_resumes_to_the_bit, 0, OPTIMIZERS);
     tcase_add_loop_test(tc, a_level_of_recomputation_changes_no_bit, 0, LEVELS);
     tcase_add_loop_test(tc, what_is_not_computed_is_refused_by_name, 0, REFUSED);
+    tcase_add_test(tc, a_job_that_does_not_fit_is_told_what_helps);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

@@ -222,9 +222,10 @@ static pl_err check_experts(const struct pl_job_shape *s, const struct pl_model 
         help = "`adamw` has a state for each number";
     }
     if (!why) return PL_ERR_OK;
-    pl_diag_set(d, PL_ERR_MODEL_UNSUPPORTED, "%s", why);
+    const pl_err err = m->experts.mxfp4 ? PL_ERR_MODEL_UNSUPPORTED : PL_ERR_CONFIG_CONFLICT;
+    pl_diag_set(d, err, "%s", why);
     pl_diag_hint(d, "%s", help);
-    return PL_ERR_MODEL_UNSUPPORTED;
+    return err;
 }
 
 static pl_err create_run(const struct pl_model *m, const struct pl_job_shape *shape,
