@@ -51,11 +51,15 @@ static void choose(const float *x, uint32_t n, int32_t *experts, uint64_t k) {
     }
 }
 
-/* p = softmax(x), max being the largest of x. */
+/* p = softmax(x), max being the largest of x. The sum is in fp64, so that how exact it is does not
+ * depend on the vectors of a level. */
 static void set_odds(struct odds *o, uint32_t n, float max) {
-    for (uint32_t e = 0; e < n; e++)
+    double sum = 0;
+    for (uint32_t e = 0; e < n; e++) {
         o->p[e] = pl_expf(o->x[e] - max);
-    const float factor = (float)(1.0 / pl_sum(o->p, n));
+        sum += (double)o->p[e];
+    }
+    const float factor = (float)(1.0 / sum);
     for (uint32_t e = 0; e < n; e++)
         o->p[e] *= factor;
 }
