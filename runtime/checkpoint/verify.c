@@ -124,15 +124,10 @@ static pl_err check_numbers(struct pl_verify *v, const struct pl_st_file *f, str
 static pl_err check_shape(const struct pl_st_entry *e, const struct pl_window *w, const char *path,
                           struct pl_diag *d) {
     char have[PL_ST_SHAPE_TEXT], want[PL_ST_SHAPE_TEXT];
-    uint64_t dims[3];
-    const uint32_t rank = pl_window_shape(w, dims);
-    bool same = e->rank == rank;
-    for (uint32_t i = 0; same && i < rank; i++)
-        same = e->dims[i] == dims[i];
-    if (same) return PL_ERR_OK;
+    if (pl_window_fits(w, e, want)) return PL_ERR_OK;
     return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, path, 0, 0,
                       "%s: tensor `%s` has shape %s, where %s belongs", path, e->name,
-                      pl_st_shape_text(e->rank, e->dims, have), pl_st_shape_text(rank, dims, want));
+                      pl_st_shape_text(e->rank, e->dims, have), want);
 }
 
 static pl_err missing(const struct pl_weight_files *f, const char *name, struct pl_diag *d) {

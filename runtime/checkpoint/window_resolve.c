@@ -9,13 +9,8 @@
 
 static pl_err check_shape(const struct pl_window *w, pl_err err, struct pl_diag *d) {
     const struct pl_st_entry *e = w->entry;
-    uint64_t dims[3];
-    const uint32_t rank = pl_window_shape(w, dims);
-    bool same = e->rank == rank;
-    for (uint32_t i = 0; same && i < rank; i++)
-        same = e->dims[i] == dims[i];
-    if (same) return PL_ERR_OK;
     char have[PL_ST_SHAPE_TEXT], want[PL_ST_SHAPE_TEXT];
+    if (pl_window_fits(w, e, want)) return PL_ERR_OK;
     if (w->is_copy && e->dims[0] != w->dims[0])
         pl_diag_hint(d,
                      "the vocabulary was resized to %llu for this adapter: save its base after "
@@ -23,7 +18,7 @@ static pl_err check_shape(const struct pl_window *w, pl_err err, struct pl_diag 
                      (unsigned long long)e->dims[0], (unsigned long long)e->dims[0]);
     return pl_diag_at(d, err, w->file->path, 0, 0,
                       "%s: tensor `%s` has shape %s, the model wants %s", w->file->path, e->name,
-                      pl_st_shape_text(e->rank, e->dims, have), pl_st_shape_text(rank, dims, want));
+                      pl_st_shape_text(e->rank, e->dims, have), want);
 }
 
 static pl_err check_type(const struct pl_window *w, enum pl_window_match match, pl_err err,

@@ -91,6 +91,14 @@ uint32_t pl_window_shape(const struct pl_window *w, uint64_t out[3]) {
     return n;
 }
 
+bool pl_window_fits(const struct pl_window *w, const struct pl_st_entry *e,
+                    char wanted[PL_ST_SHAPE_TEXT]) {
+    uint64_t dims[3];
+    const uint32_t rank = pl_window_shape(w, dims);
+    pl_st_shape_text(rank, dims, wanted);
+    return e->rank == rank && memcmp(e->dims, dims, rank * sizeof *dims) == 0;
+}
+
 static struct pl_window weight_window(const struct pl_program *p, uint32_t id, uint32_t r,
                                       const struct pl_param_row *row, uint32_t which) {
     const struct pl_tensor *t = &p->tensors[id];

@@ -84,6 +84,9 @@ pl_err pl_windows_append(struct pl_windows *w, const struct pl_window *item, str
 struct pl_window pl_window_of_row(const struct pl_param_row *row, uint64_t layer, uint32_t which);
 /* Writes the shape that files have; returns its rank. */
 uint32_t pl_window_shape(const struct pl_window *w, uint64_t out[3]);
+/* True if a tensor of a file has that shape; `wanted` gets its text. */
+bool pl_window_fits(const struct pl_window *w, const struct pl_st_entry *e,
+                    char wanted[PL_ST_SHAPE_TEXT]);
 /* PEFT's name of the A or B matrix (`which`) of a module. */
 void pl_window_adapter_name(const struct pl_param_row *row, uint64_t layer, char which,
                             char out[PL_WINDOW_NAME]);
