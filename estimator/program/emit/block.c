@@ -16,26 +16,24 @@ static pl_var attention(struct pl_tape *t, pl_var n1) {
     return pl_tape_attention(t, qk, qkv);
 }
 
+/* x += Wo attention(norm1(x)); returns norm2(x). */
+static pl_var pre_norm_attention(struct pl_tape *t, pl_var x, pl_var below, pl_var *trunk) {
+    pl_var n1 = pl_tape_norm(t, PL_SLOT_NORM1, x, below, PL_TAPE_NAME("n1"));
+    pl_var o = attention(t, n1);
+    *trunk = pl_tape_linear(t, PL_SLOT_O, o, t->b->m->hidden, PL_PART_TRUNK, PL_TAPE_NAME("x2"));
+    return pl_tape_norm(t, PL_SLOT_NORM2, *trunk, x, PL_TAPE_NAME("n2"));
+}
+
 /* Llama, Mistral, Qwen, Phi-3, SmolLM, Ministral:
  *   x += Wo attention(norm1(x));  x += Wdown gated(norm2(x)) */
 static pl_var pre_norm_layer(struct pl_tape *t, pl_var x, pl_var below, pl_var *trunk) {
-    const uint64_t hidden = t->b->m->hidden;
-    pl_var n1 = pl_tape_norm(t, PL_SLOT_NORM1, x, below, PL_TAPE_NAME("n1"));
-    pl_var o = attention(t, n1);
-    pl_var x2 = pl_tape_linear(t, PL_SLOT_O, o, hidden, PL_PART_TRUNK, PL_TAPE_NAME("x2"));
-    pl_var n2 = pl_tape_norm(t, PL_SLOT_NORM2, x2, x, PL_TAPE_NAME("n2"));
-    *trunk = x2;
+    pl_var n2 = pre_norm_attention(t, x, below, trunk);
     return pl_tape_mlp(t, n2, PL_PART_TRUNK, PL_TAPE_NAME("x_next"));
 }
 
 /* Qwen3-MoE, GPT-OSS: the same with a mixture of experts for the MLP. */
 static pl_var experts_layer(struct pl_tape *t, pl_var x, pl_var below, pl_var *trunk) {
-    const uint64_t hidden = t->b->m->hidden;
-    pl_var n1 = pl_tape_norm(t, PL_SLOT_NORM1, x, below, PL_TAPE_NAME("n1"));
-    pl_var o = attention(t, n1);
-    pl_var x2 = pl_tape_linear(t, PL_SLOT_O, o, hidden, PL_PART_TRUNK, PL_TAPE_NAME("x2"));
-    pl_var n2 = pl_tape_norm(t, PL_SLOT_NORM2, x2, x, PL_TAPE_NAME("n2"));
-    *trunk = x2;
+    pl_var n2 = pre_norm_attention(t, x, below, trunk);
     return pl_tape_experts(t, n2, "x_next");
 }
 
