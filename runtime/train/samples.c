@@ -68,7 +68,8 @@ static pl_err tell_note(struct pl_run *r, uint32_t i, const struct pl_text *answ
     return whole ? PL_ERR_OK : pl_host_oom(d, "a sample");
 }
 
-/* As TensorBoard shows it: a page in Markdown, where a block of code keeps lines as they are. */
+/* Writes a page in Markdown, as which TensorBoard shows texts: a block of code keeps lines as they
+ * are. */
 static pl_err tell_board(struct pl_run *r, uint32_t i, const struct pl_text *answer,
                          struct pl_diag *d) {
     struct pl_text page = {0};

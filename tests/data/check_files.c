@@ -93,7 +93,7 @@ START_TEST(entries_do_not_share_their_rows) {
 }
 END_TEST
 
-/* As the rows of a file are counted before any is left out. */
+/* The rows of a file are counted before any is left out. */
 START_TEST(a_row_that_is_dropped_is_one_of_the_first) {
     struct fixture f;
     char all[2048];

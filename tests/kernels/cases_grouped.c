@@ -178,7 +178,7 @@ static void reference_bias(struct trial *t) {
         }
 }
 
-/* As for products that are not grouped. */
+/* The tolerance is that of products that are not grouped. */
 #define TOLERANCE 1e-6
 
 #define FP32(name, kind)                                                                           \

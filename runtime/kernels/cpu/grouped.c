@@ -92,7 +92,7 @@ static bool list_tasks(const struct tasks *t) {
     return n <= UINT32_MAX;
 }
 
-/* As if one expert had all rows. */
+/* Returns the scratch of a worker, whatever the split: an expert has all rows at most. */
 static uint64_t part_bytes(const struct pl_gemm *all, uint64_t own) {
     const struct pl_gemm_shape s = {.m = all->trans_a ? own : all->c.rows,
                                     .n = all->c.cols,
