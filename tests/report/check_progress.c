@@ -29,7 +29,6 @@ static void setup(void) {
     int slave = open(ptsname(master), O_RDWR | O_NOCTTY);
     ck_assert_int_ge(slave, 0);
     ck_assert_ptr_nonnull(screen = fdopen(slave, "w"));
-    ck_assert_int_eq(fcntl(master, F_SETFL, O_NONBLOCK), 0);
 }
 
 static void teardown(void) {
@@ -42,11 +41,19 @@ static void set_width(unsigned short columns) {
     ck_assert_int_eq(ioctl(master, TIOCSWINSZ, &size), 0);
 }
 
-/* Returns the output since the last call. */
+/* Returns the output since the last call. The kernel hands what is written to a terminal on in
+ * its own time and in pieces; a byte that the progress line never contains marks the end. */
 static const char *drawn(void) {
     static char text[4096];
-    ssize_t n = read(master, text, sizeof text - 1);
-    text[n > 0 ? n : 0] = '\0';
+    size_t length = 0;
+    ck_assert(putc('\x1f', screen) != EOF && fflush(screen) == 0);
+    while (!length || text[length - 1] != '\x1f') {
+        ck_assert_uint_lt(length, sizeof text);
+        ssize_t n = read(master, text + length, sizeof text - length);
+        ck_assert_int_gt(n, 0);
+        length += (size_t)n;
+    }
+    text[length - 1] = '\0';
     return text;
 }
 
