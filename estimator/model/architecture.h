@@ -85,6 +85,7 @@ enum pl_layer_kind {
     PL_LAYER_EXPERTS,   /* attention and a mixture of experts, each after a norm */
     PL_LAYERS_OF_A_TEST PL_LAYER_KIND_COUNT
 };
+#define PL_LAYER_MAX_KINDS 32 /* kinds are bits of a word */
 
 /* The facts of a decoder layer, each of which may differ between layers of one model. */
 struct pl_layer {
@@ -132,7 +133,7 @@ struct pl_model {
     struct pl_experts experts;       /* of layers of that kind */
     struct pl_layer layer[PL_MODEL_MAX_LAYERS]; /* the first `layers` are set */
     uint32_t kinds; /* bits of enum pl_layer_kind: those of its layers */
-    uint32_t first_of_kind[PL_LAYER_KIND_COUNT]; /* the first layer of each of them */
+    uint32_t first_of_kind[PL_LAYER_MAX_KINDS]; /* the first layer of each of them */
     struct pl_rope rope[PL_MODEL_MAX_ROPES];
     uint32_t n_ropes;
     int64_t bos, pad; /* -1 = none */

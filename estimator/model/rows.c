@@ -60,6 +60,7 @@ static const uint64_t kind_slots[PL_LAYER_KIND_COUNT] = {
     [PL_LAYER_EXPERTS] = ATTENTION | EXPERTS,
     PL_LAYER_ROWS_OF_A_TEST};
 _Static_assert(PL_SLOT_COUNT <= 64, "slots are bits of a word");
+_Static_assert((int)PL_LAYER_KIND_COUNT <= PL_LAYER_MAX_KINDS, "kinds are bits of a word");
 
 static bool kind_has(enum pl_layer_kind kind, enum pl_slot slot) {
     return kind_slots[kind] >> slot & 1;
