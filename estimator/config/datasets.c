@@ -22,17 +22,19 @@ static bool is_null(const struct pl_node *node) {
     return node->kind == PL_NODE_SCALAR && node->plain && pl_scalar_null(node->text);
 }
 
-/* The number of the word in `words`; an empty value leaves *out alone. */
+/* The number of the word in `words`, which ends at the end of the value or at `end`; an empty value
+ * leaves *out alone. */
 static pl_err parse_word(const struct pl_key_input *in, const struct pl_node *node, const char *key,
-                         const char *const *words, uint32_t n, uint32_t *out) {
+                         const char *end, const char *const *words, uint32_t n, uint32_t *out) {
     char buf[PL_EXCERPT_BYTES];
     struct pl_text list = {0};
     if (node->kind != PL_NODE_SCALAR)
         return pl_origin_fail(in->origin, node, PL_ERR_CONFIG_TYPE, in->d,
                               "`%s` of an entry of `%s` must be one word", key, in->written);
     if (is_null(node)) return PL_ERR_OK;
+    const size_t len = strcspn(node->text, end);
     for (uint32_t i = 0; i < n; i++) {
-        if (strcmp(node->text, words[i]) == 0) {
+        if (strncmp(node->text, words[i], len) == 0 && !words[i][len]) {
             *out = i;
             pl_text_finish(&list);
             return PL_ERR_OK;
@@ -50,21 +52,28 @@ static pl_err parse_word(const struct pl_key_input *in, const struct pl_node *no
 
 static pl_err parse_format(const struct pl_key_input *in, const struct pl_node *node,
                            struct pl_dataset *out) {
-    return parse_word(in, node, "format", dataset_formats,
+    return parse_word(in, node, "format", "", dataset_formats,
                       sizeof dataset_formats / sizeof *dataset_formats, &out->format);
+}
+
+/* The part of the rows after the word, where there is one. */
+static pl_err parse_slice(const struct pl_key_input *in, const struct pl_node *node,
+                          struct pl_row_slice *out) {
+    char buf[PL_EXCERPT_BYTES];
+    const char *bracket = strchr(node->text, '['), *hint;
+    const char *wrong = bracket ? pl_row_slice_parse(bracket, out, &hint) : NULL;
+    if (!wrong) return PL_ERR_OK;
+    pl_err err = pl_origin_fail(in->origin, node, PL_ERR_CONFIG_RANGE, in->d, "`split: %s` %s",
+                                pl_scalar_excerpt(node->text, buf), wrong);
+    return hint ? pl_key_fail_hint(in, err, hint) : err;
 }
 
 static pl_err parse_split(const struct pl_key_input *in, const struct pl_node *node,
                           struct pl_dataset *out) {
-    pl_err err = parse_word(in, node, "split", dataset_splits,
-                            sizeof dataset_splits / sizeof *dataset_splits, &out->split);
-    if (err == PL_ERR_CONFIG_RANGE && strchr(node->text, '['))
-        pl_diag_hint(
-            in->d,
-            "`max_samples: N` reads the first N rows of an entry; `val_set_size` holds out rows of "
-            "every file");
+    PL_TRY(parse_word(in, node, "split", "[", dataset_splits,
+                      sizeof dataset_splits / sizeof *dataset_splits, &out->split));
     if (out->split > PL_SPLIT_EVAL) out->split = PL_SPLIT_EVAL;
-    return err;
+    return parse_slice(in, node, &out->slice);
 }
 
 static pl_err parse_weight(const struct pl_key_input *in, const struct pl_node *node,
@@ -326,6 +335,18 @@ out:
 }
 
 /* ---- print ---- */
+/* Prints the word and the slice after it, in the quotes that a bracket needs. */
+static void print_split(const struct pl_dataset *ds, struct pl_text *out) {
+    struct pl_text slice = {0};
+    pl_row_slice_write(&ds->slice, &slice);
+    if (slice.len)
+        pl_text_addf(out, ", split: \"%s%s\"", dataset_splits[ds->split], pl_text_str(&slice));
+    else if (ds->split != PL_SPLIT_TRAIN)
+        pl_text_addf(out, ", split: %s", dataset_splits[ds->split]);
+    out->failed |= slice.failed;
+    pl_text_finish(&slice);
+}
+
 /* Prints the settings that most entries leave at their defaults, unless they are defaults. */
 static void print_mixing(const struct pl_dataset *ds, struct pl_text *out) {
     if (ds->weight != 1) {
@@ -334,7 +355,7 @@ static void print_mixing(const struct pl_dataset *ds, struct pl_text *out) {
     }
     if (ds->max_samples)
         pl_text_addf(out, ", max_samples: %llu", (unsigned long long)ds->max_samples);
-    if (ds->split != PL_SPLIT_TRAIN) pl_text_addf(out, ", split: %s", dataset_splits[ds->split]);
+    print_split(ds, out);
     pl_columns_write(&ds->columns, out);
 }
 

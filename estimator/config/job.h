@@ -12,6 +12,7 @@
 #include "estimator/config/key_classes.h"
 #include "estimator/config/keys.h"
 #include "estimator/config/recompute.h"
+#include "estimator/config/row_slice.h"
 #include "estimator/ops/dtype.h"
 
 #include <stdbool.h>
@@ -128,11 +129,12 @@ struct pl_dataset {
     char *path; /* owned */
     struct pl_columns columns;
     uint32_t format;
-    uint32_t split;        /* PL_SPLIT_*: an entry of `datasets` may be for evaluation */
-    double weight;         /* passes over the file in an epoch; 1 = every row once */
-    uint64_t max_samples;  /* the first rows of its files, so many at most; 0 = all */
-    uint32_t number;       /* of the entry, where one stands for each of its files */
-    uint64_t line, column; /* where the YAML named it */
+    uint32_t split;            /* PL_SPLIT_*: an entry of `datasets` may be for evaluation */
+    struct pl_row_slice slice; /* these rows of its files alone */
+    double weight;             /* passes over the file in an epoch; 1 = every row once */
+    uint64_t max_samples;      /* the first rows of the slice, so many at most; 0 = all */
+    uint32_t number;           /* of the entry, where one stands for each of its files */
+    uint64_t line, column;     /* where the YAML named it */
 };
 #define PL_DATASET_DEFAULT ((struct pl_dataset){.format = PL_FORMAT_AUTO, .weight = 1})
 

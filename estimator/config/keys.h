@@ -107,7 +107,8 @@
       "sharegpt, prompt_completion, tokens, preference; weight: passes over the file in an "       \
       "epoch; "                                                                                    \
       "max_samples: the first so many rows of its files alone; split: "                            \
-      "train, or eval for evaluation data; names of columns: field_text, field_instruction, "      \
+      "train, or eval for evaluation data, and a slice of its rows, as in train[:10%]; "           \
+      "names of columns: field_text, field_instruction, "                                          \
       "field_input, field_output, field_system, field_prompt, field_completion, field_messages, "  \
       "field_chosen, field_rejected, field_label, field_weight, message_field_role, "              \
       "message_field_content, role_user, role_assistant, role_system; prompt_format: text with "   \

@@ -1,6 +1,8 @@
 /* data.c - opens data files: every row is read once and checked, its offset is kept. */
 #include "runtime/data/data.h"
+#include "runtime/data/data_content.h"
 #include "runtime/data/data_state.h"
+#include "runtime/data/shares.h"
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "estimator/base/open_file.h"
@@ -8,7 +10,6 @@
 #include "runtime/data/cache_key.h"
 #include "runtime/data/column_hint.h"
 #include "runtime/data/csv.h"
-#include "runtime/data/file_content.h"
 #include "runtime/data/file_kind.h"
 #include "runtime/data/file_shape.h"
 #include "runtime/data/formats.h"
@@ -223,15 +224,24 @@ static void tell(const struct pl_data *data, const struct data_file *f, uint64_t
     data->watch->reading(data->watch->ctx, &at);
 }
 
-/* Parses and counts every row of the file. */
+/* Passes over the rows before those that the entry takes. */
+static pl_err skip_rows(const struct data_file *f, struct index *ix, struct pl_diag *d) {
+    for (uint64_t i = 0; i < f->skip && ix->more; i++)
+        PL_TRY(pl_split_next(&ix->split, &ix->row, &ix->more, d));
+    return PL_ERR_OK;
+}
+
+/* Parses and counts the rows of the file that the entry takes. */
 static pl_err take_rows(struct pl_data *data, struct data_file *f, struct index *ix,
                         struct pl_diag *d) {
+    PL_TRY(skip_rows(f, ix, d));
     while (ix->more && f->info.rows + ix->remarks.dropped.n < f->most) {
         const struct pl_raw_row *row = &ix->row;
         data->parser.line = row->line;
         if (!parse_text(data, f, row->text, row->n, row->ends_file, ix->sample))
-            return f->info.rows || ix->remarks.dropped.n ? report(&data->parser.scan, f, row, d)
-                                                         : report_first(data, f, ix, d);
+            return f->skip || f->info.rows || ix->remarks.dropped.n
+                       ? report(&data->parser.scan, f, row, d)
+                       : report_first(data, f, ix, d);
         PL_TRY(take_row(data, f, row, ix->sample, ix, d));
         tell(data, f, row->offset + row->n);
         PL_TRY(pl_split_next(&ix->split, &ix->row, &ix->more, d));
@@ -245,7 +255,8 @@ static void add_facts(const struct pl_data *data, const struct data_file *f, str
                  (unsigned long long)data->max_tokens, data->overlength,
                  (unsigned long long)data->positions);
     if (f->most != UINT64_MAX)
-        pl_text_addf(out, "the first %llu rows\n", (unsigned long long)f->most);
+        pl_text_addf(out, "%llu rows after %llu\n", (unsigned long long)f->most,
+                     (unsigned long long)f->skip);
     pl_row_parser_add_facts(&data->parser, f->format, out);
 }
 
@@ -408,52 +419,18 @@ static pl_err open_file(struct pl_data *data, const struct pl_dataset *ds, struc
     f->csv = f->header.separator != 0;
     PL_TRY(take_shape(job, ds, f, d));
     f->info = (struct pl_data_file){.path = f->path, .weight = ds->weight};
-    f->most = ds->max_samples ? ds->max_samples : UINT64_MAX;
     f->entry = ds->number;
     return PL_ERR_OK;
-}
-
-/* Makes sure that a file is open which the pool may have closed. */
-static pl_err reopen(struct pl_data *data, const char *path, int *fd, struct pl_diag *d) {
-    const char *why;
-    if (pl_pool_open(&data->pool, path, fd, &why) >= 0) return PL_ERR_OK;
-    const int error = errno;
-    pl_err err = pl_diag_at(d, pl_err_of_errno(PL_ERR_DATA_FILE), path, 0, 0,
-                            "cannot open the file again: %s", why);
-    return pl_open_hint(d, err, error);
-}
-
-/* Makes the content of the file readable: f->content. */
-static pl_err unpack(struct pl_data *data, struct data_file *f, struct pl_diag *d) {
-    struct stat st;
-    PL_TRY(reopen(data, f->path, &f->fd, d));
-    const struct pl_content_source source = {f->fd, f->path, &data->parser, f->format};
-    data->parser.shape = &f->shape;
-    PL_TRY(pl_file_content(&source, &data->unpacked, &f->content, &f->parquet, d));
-    f->packed = f->content.fd != f->fd;
-    f->csv = f->csv && !f->parquet;
-    f->content_bytes = f->packed                                  ? f->content.bytes
-                       : fstat(f->fd, &st) == 0 && st.st_size > 0 ? (uint64_t)st.st_size
-                                                                  : 0;
-    if (f->packed) pl_pool_close(&data->pool, &f->fd);
-    return PL_ERR_OK;
-}
-
-/* Leaves for a file the rows of `max_samples` that files of its entry before it had not. */
-static void take_share(struct pl_data *data, uint32_t i) {
-    struct data_file *f = &data->files[i];
-    for (uint32_t k = i; f->most != UINT64_MAX && k-- && data->files[k].entry == f->entry;)
-        f->most -= pl_u64_min(f->most, data->files[k].passed);
 }
 
 static pl_err read_all(struct pl_data *data, struct pl_text *notes, struct pl_diag *d) {
     struct pl_sample s = {0};
     pl_err err = PL_ERR_OK;
     for (uint32_t i = 0; i < data->n_files; i++) {
-        take_share(data, i);
+        PL_TRY_GOTO(pl_data_share(data, i, d), out);
         data->files[i].info.first = data->n_rows;
         if (!data->files[i].most) continue;
-        PL_TRY_GOTO(unpack(data, &data->files[i], d), out);
+        PL_TRY_GOTO(pl_data_unpack(data, &data->files[i], d), out);
         PL_TRY_GOTO(index_file(data, data->job, &data->files[i], &s, notes, d), out);
     }
     if (!data->stats.supervised_tokens)
@@ -549,7 +526,10 @@ const struct pl_tokenizer *pl_data_tokenizer(const struct pl_data *data) {
 }
 
 enum pl_prompt_form pl_data_prompt_form(const struct pl_data *data) {
-    return pl_row_parser_form(&data->parser, data->n_files ? data->files[0].format : NULL);
+    uint32_t i = 0;
+    while (i + 1 < data->n_files && !data->files[i].format) /* no row of it is read */
+        i++;
+    return pl_row_parser_form(&data->parser, data->n_files ? data->files[i].format : NULL);
 }
 
 void pl_data_write_program(const struct pl_data *data, struct pl_text *out) {
@@ -605,7 +585,7 @@ static pl_err read_row(struct pl_data *data, struct data_file *f, const struct s
         data->buf_cap = r->bytes;
     }
     if (!f->packed) {
-        PL_TRY(reopen(data, f->path, &f->fd, d));
+        PL_TRY(pl_data_reopen(data, f->path, &f->fd, d));
         f->content = PL_CONTENT_OF(f->fd);
     }
     for (size_t have = 0; have < r->bytes;) {
@@ -627,7 +607,7 @@ static bool is_as_counted(const struct stored_row *r, const struct pl_sample *s)
 
 static pl_err take_cached_row(struct pl_data *data, struct data_file *f, const struct stored_row *r,
                               struct pl_sample *out, struct pl_diag *d) {
-    PL_TRY(reopen(data, f->cache.path, &f->cache.fd, d));
+    PL_TRY(pl_data_reopen(data, f->cache.path, &f->cache.fd, d));
     PL_TRY(pl_cache_read(&f->cache, r->offset, r->bytes, out, d));
     if (pl_sample_digest(out) == r->digest && is_as_counted(r, out)) return PL_ERR_OK;
     out->n = 0;

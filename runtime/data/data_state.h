@@ -32,7 +32,8 @@ struct data_file {
     bool csv, parquet;
     struct pl_csv header; /* columns of a CSV file */
     bool detected;
-    uint64_t most;   /* rows of it that are read, at most */
+    uint64_t skip;   /* its first rows, which are passed over */
+    uint64_t most;   /* rows after them that are read, at most */
     uint32_t entry;  /* number of the entry that names it */
     uint64_t passed; /* rows that were read, those that were dropped included */
 };

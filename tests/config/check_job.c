@@ -113,6 +113,13 @@ static const struct {
      "[{path: a, format: auto, weight: 2}]"},
     {"datasets: [{path: a, max_samples: 0x10}]", "datasets",
      "[{path: a, format: auto, max_samples: 16}]"},
+    {"datasets: [{path: a, split: 'train[1_000:]'}, {path: a, split: 'test[-10%:-05%]'}]",
+     "datasets",
+     "[{path: a, format: auto, split: \"train[1000:]\"}, {path: a, format: auto, split: "
+     "\"eval[-10%:-5%]\"}]"},
+    {"datasets:\n- path: a\n  split: train[:10%]", "datasets",
+     "[{path: a, format: auto, split: \"train[:10%]\"}]"},
+    {"datasets:\n- path: a\n  split: train[:]", "datasets", "[{path: a, format: auto}]"},
     {"datasets: [{path: a, weight: 0.1}, {path: b, split: eval}]", "datasets",
      "[{path: a, format: auto, weight: 0.1}, {path: b, format: auto, split: eval}]"},
     {"datasets: [{path: a, split: validation, weight: }]", "datasets",

@@ -532,6 +532,27 @@ START_TEST(whatever_tokens_depend_on_gives_another_file) {
 }
 END_TEST
 
+/* Slices of as many rows are told apart, and each is read again from its own file. */
+START_TEST(every_slice_has_a_file_of_its_own) {
+    static const struct pl_row_slice slices[] = {{.from = {true, 1}, .to = {true, 2}},
+                                                 {.from = {true, 2}, .to = {true, 3}}};
+    static const int32_t first[] = {20, 30};
+    struct fixture f;
+    struct pl_sample s = {0};
+    start(&f);
+    for (int i = 0; i < 4; i++) {
+        f.set.slice = slices[i % 2];
+        open_ok(&f);
+        ck_assert_int_eq(files_kept(), i ? 2 : 1);
+        ck_assert_uint_eq(pl_data_rows(f.data), 1);
+        ck_assert_int_eq(pl_data_sample(f.data, 0, &s, &f.d), PL_ERR_OK);
+        ck_assert_int_eq(s.ids[0], first[i % 2]);
+    }
+    pl_sample_finish(&s);
+    fixture_finish(&f);
+}
+END_TEST
+
 /* --- with a tokenizer ------------------------------------------------------------------------- */
 
 #define TOKENIZERS DATA "/tokenizer/"
@@ -749,6 +770,7 @@ int main(void) {
     tcase_add_test(t, a_directory_that_others_may_write_to_is_not_used);
     tcase_add_test(t, a_file_that_has_another_name_is_not_written_to);
     tcase_add_test(t, whatever_tokens_depend_on_gives_another_file);
+    tcase_add_test(t, every_slice_has_a_file_of_its_own);
     tcase_add_test(t, what_a_tokenizer_read_is_kept_until_something_changes);
     tcase_add_test(t, bytes_and_tokens_are_not_worth_a_file);
     tcase_add_test(t, what_a_killed_run_left_is_written_over);

@@ -1,5 +1,6 @@
 /* check_files.c - data files that are packed, CSV, many, or of a kind that is answered with the
  * command that converts them. */
+#include "runtime/data/data_state.h"
 #include "tests/data/fixture.h"
 #include "tests/support/scratch.h"
 
@@ -71,6 +72,109 @@ START_TEST(the_first_rows_of_an_entry_are_read) {
     ck_assert_msg(fixture_open(&f) == PL_ERR_OK, "%s", f.d.message);
     ck_assert_str_eq(all_rows(&f, all), parts[_i].rows);
     fixture_finish(&f);
+}
+END_TEST
+
+/* A part of the rows of an entry, over all of its files, and the first ones of the part. */
+static const struct {
+    const char *path, *slice;
+    uint64_t most;
+    const char *rows;
+} slices[] = {
+    {FILES "dir", "[1:]", 0, "one$three$"},
+    {FILES "dir", "[1:2]", 0, "one$"},
+    {FILES "dir", "[2:]", 0, "three$"},
+    {FILES "dir", "[-2:]", 0, "one$three$"},
+    {FILES "dir", "[:-1]", 0, "two$one$"},
+    {FILES "dir", "[:50%]", 0, "two$one$"},
+    {FILES "dir", "[50%:]", 0, "three$"},
+    {FILES "dir", "[:2]", 0, "two$one$"},
+    {FILES "dir", "[:2]", 1, "two$"},
+    {FILES "dir", "[1:]", 1, "one$"},
+    {FILES "dir", "[:1]", 2, "two$"},
+    {FILES "twice.jsonl.gz", "[1:3]", 0, "cd$ab$"},
+    {FILES "twice.jsonl.gz", "[-25%:]", 0, "cd$"},
+    {FILES "twice.jsonl.gz", "[25%:]", 2, "cd$ab$"},
+    {FILES "rows.csv", "[1:]", 0, "<  q2>$<r>s$"},
+    {FILES "rows.csv.gz", "[:33%]", 0, "<a \"q\", yes>line 1\nline 2\\$"},
+};
+
+static void take_slice(struct pl_dataset *set, const char *text) {
+    const char *hint;
+    ck_assert_ptr_null(pl_row_slice_parse(text, &set->slice, &hint));
+}
+
+START_TEST(a_slice_of_an_entry_is_read) {
+    struct fixture f;
+    char all[2048];
+    fixture_start(&f, PL_FORMAT_AUTO);
+    snprintf(f.path, sizeof f.path, "%s", slices[_i].path);
+    if (strstr(f.path, "csv")) {
+        f.set.columns.name[PL_COLUMN_PROMPT_FORMAT] = (char *)(uintptr_t) "<{question}>";
+        f.set.columns.name[PL_COLUMN_OUTPUT] = (char *)(uintptr_t) "answer";
+    }
+    take_slice(&f.set, slices[_i].slice);
+    f.set.max_samples = slices[_i].most;
+    ck_assert_msg(fixture_open(&f) == PL_ERR_OK, "%s", f.d.message);
+    ck_assert_str_eq(all_rows(&f, all), slices[_i].rows);
+    fixture_finish(&f);
+}
+END_TEST
+
+START_TEST(counting_the_rows_of_a_packed_file_unpacks_it_once) {
+    struct fixture f;
+    uint64_t bytes = 0;
+    for (int i = 0; i < 2; i++) {
+        fixture_start(&f, PL_FORMAT_AUTO);
+        snprintf(f.path, sizeof f.path, "%s", FILES "twice.jsonl.gz");
+        if (i) take_slice(&f.set, "[50%:]");
+        ck_assert_msg(fixture_open(&f) == PL_ERR_OK, "%s", f.d.message);
+        if (i) ck_assert_uint_eq(f.data->unpacked.bytes, bytes);
+        bytes = f.data->unpacked.bytes;
+        fixture_finish(&f);
+    }
+    ck_assert_uint_gt(bytes, 0);
+}
+END_TEST
+
+/* A damaged row outside of the slice is no reason to refuse the file. */
+START_TEST(rows_outside_of_a_slice_are_not_parsed) {
+    struct fixture f;
+    char all[2048];
+    static const char text[] =
+        "{\"text\":\"a\"}\nno row\n{\"text\":\"b\"}\n{\"text\":\"c\"}\nno row\n";
+    fixture_start(&f, PL_FORMAT_TEXT);
+    fixture_write(&f, text, strlen(text));
+    take_slice(&f.set, "[2:-1]");
+    ck_assert_msg(fixture_open(&f) == PL_ERR_OK, "%s", f.d.message);
+    ck_assert_str_eq(all_rows(&f, all), "b$c$");
+    take_slice(&f.set, "[2:]");
+    ck_assert_int_eq(fixture_open(&f), PL_ERR_DATA_SYNTAX);
+    ck_assert_uint_eq(f.d.line, 5);
+    take_slice(&f.set, "[1:]");
+    ck_assert_int_eq(fixture_open(&f), PL_ERR_DATA_SYNTAX);
+    ck_assert_uint_eq(f.d.line, 2);
+    fixture_finish(&f);
+}
+END_TEST
+
+START_TEST(a_slice_without_rows_points_at_its_entry) {
+    struct fixture f;
+    static const char text[] = "{\"text\":\"a\"}\n{\"text\":\"b\"}\n";
+    static const char *const none[] = {"[2:]", "[:10%]", "[-10%:]", "[1:-1]"};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        fixture_start(&f, PL_FORMAT_TEXT);
+        fixture_write(&f, text, strlen(text));
+        f.job.path = (char *)(uintptr_t) "job.yaml";
+        f.set.line = 7;
+        f.set.column = 11;
+        take_slice(&f.set, none[i]);
+        ck_assert_int_eq(fixture_open(&f), PL_ERR_DATA_EMPTY);
+        ck_assert_str_eq(f.d.file, "job.yaml");
+        ck_assert_uint_eq(f.d.line, 7);
+        ck_assert_msg(strstr(f.d.message, "takes none of the 2 rows"), "%s", f.d.message);
+        fixture_finish(&f);
+    }
 }
 END_TEST
 
@@ -281,6 +385,10 @@ int main(void) {
     Suite *suite = suite_create("files");
     TCase *t = tcase_create("files");
     tcase_add_loop_test(t, the_first_rows_of_an_entry_are_read, 0, ROWS(parts));
+    tcase_add_loop_test(t, a_slice_of_an_entry_is_read, 0, ROWS(slices));
+    tcase_add_test(t, counting_the_rows_of_a_packed_file_unpacks_it_once);
+    tcase_add_test(t, rows_outside_of_a_slice_are_not_parsed);
+    tcase_add_test(t, a_slice_without_rows_points_at_its_entry);
     tcase_add_test(t, entries_do_not_share_their_rows);
     tcase_add_test(t, a_row_that_is_dropped_is_one_of_the_first);
     tcase_add_loop_test(t, packed_files_directories_and_patterns_are_read, 0, ROWS(texts));
