@@ -455,8 +455,7 @@ static void read_entry(struct pl_import *im, const struct pl_node *entry, const 
     read_mapping(im, entry, "roles", "user", "role_user");
     read_mapping(im, entry, "roles", "assistant", "role_assistant");
     read_mapping(im, entry, "roles", "system", "role_system");
-    if (split) pl_data_word(im, "split", split);
-    if (part && !split) pl_data_split(im, t, pl_node_text(part));
+    pl_data_split(im, t, split, part ? pl_node_text(part) : "");
     for (size_t k = 0; k < sizeof entry_keys / sizeof *entry_keys; k++) {
         const struct pl_node *value = pl_import_in(im, entry, entry_keys[k].key);
         if (value && entry_keys[k].why && pl_node_is_on(value))

@@ -131,9 +131,11 @@ void pl_data_weight(struct pl_import *im, const struct pl_node *value);
 /* Adds `max_samples`; 0: nothing. */
 void pl_data_samples(struct pl_import *im, uint64_t most);
 void pl_data_end(struct pl_import *im);
-/* Adds what a part of a data set is here, as `train[:1000]`, or tells what it would have been. `t`
- * says the place. */
-void pl_data_split(struct pl_import *im, const struct pl_taken *t, const char *split);
+/* Adds the word `split` of a part of a data set such as `train[:1000]`, or tells what it would have
+ * been. `role` is "eval", or NULL for data that is trained on; `part` may be empty; `t` says the
+ * place. */
+void pl_data_split(struct pl_import *im, const struct pl_taken *t, const char *role,
+                   const char *part);
 
 /* ---- training on preferences ---- */
 

@@ -7,6 +7,7 @@
 #include "estimator/base/open_file.h"
 #include "estimator/config/document.h"
 #include "estimator/config/job_values.h"
+#include "estimator/config/row_slice.h"
 #include "estimator/config/scalar.h"
 
 #include <stdio.h>
@@ -107,31 +108,35 @@ void pl_data_samples(struct pl_import *im, uint64_t most) {
         pl_text_addf(&im->data, "%llu", (unsigned long long)most);
 }
 
-/* Returns N of "train[:N]"; 0: the split is none of its first rows. */
-static uint64_t first_rows(const char *split) {
-    static const char begin[] = "train[:";
-    char *end;
-    if (strncmp(split, begin, strlen(begin)) != 0) return 0;
-    const char *number = split + strlen(begin);
-    const unsigned long long n = strtoull(number, &end, 10);
-    return *number >= '1' && *number <= '9' && strcmp(end, "]") == 0 && n < INT64_MAX ? n : 0;
+/* Adds the word `split` with the slice after the bracket of `part`, if it is one that a job has. */
+static bool add_slice(struct pl_import *im, const char *role, const char *part) {
+    struct pl_row_slice slice;
+    struct pl_text word = {0};
+    const char *hint, *bracket = strchr(part, '[');
+    if (!bracket || pl_row_slice_parse(bracket, &slice, &hint)) return false;
+    pl_text_add(&word, role);
+    pl_row_slice_write(&slice, &word);
+    pl_data_word(im, "split", pl_text_str(&word));
+    im->data.failed |= word.failed;
+    pl_text_finish(&word);
+    return true;
 }
 
-void pl_data_split(struct pl_import *im, const struct pl_taken *t, const char *split) {
+void pl_data_split(struct pl_import *im, const struct pl_taken *t, const char *role,
+                   const char *part) {
     char shown[PL_EXCERPT_BYTES];
-    if (!*split || strcmp(split, "train") == 0) return;
-    if (first_rows(split)) {
-        pl_import_note_entry(im, PL_IMPORT_MAPPED, t, "the rows `%s`",
-                             pl_scalar_excerpt(split, shown));
-        pl_data_samples(im, first_rows(split));
-    } else if (strchr(split, '['))
+    const bool sliced = add_slice(im, role ? role : "train", part);
+    pl_scalar_excerpt(part, shown);
+    const size_t named = strcspn(shown, "[");
+    if (role && !sliced) pl_data_word(im, "split", role);
+    if (sliced)
+        pl_import_note_entry(im, PL_IMPORT_MAPPED, t, "the rows `%s`", shown);
+    else if (strchr(part, '['))
         pl_import_note_entry(im, PL_IMPORT_MISSED, t,
-                             "the rows `%s` alone: all rows of the file are read; cut the file, "
-                             "or write `max_samples: N` for its first rows",
-                             pl_scalar_excerpt(split, shown));
-    else
-        pl_import_note_entry(im, PL_IMPORT_INERT, t, "the split `%s`: name its file in `path`",
-                             pl_scalar_excerpt(split, shown));
+                             "the rows `%s` alone: all rows of the file are read", shown);
+    if (!role && named && !(named == strlen("train") && strncmp(part, "train", named) == 0))
+        pl_import_note_entry(im, PL_IMPORT_INERT, t, "the split `%.*s`: name its file in `path`",
+                             (int)named, shown);
 }
 
 static FILE *open_beside(struct pl_import *im, const char *path) {

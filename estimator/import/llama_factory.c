@@ -397,11 +397,9 @@ static void describe_samples(struct pl_import *im, const struct pl_taken *t, con
     pl_data_samples(im, most);
 }
 
-static void describe(struct pl_import *im, const struct pl_taken *t, const json_t *info,
-                     const char *split) {
+static void describe(struct pl_import *im, const struct pl_taken *t, const json_t *info) {
     const bool chat = strcmp(string_in(info, "formatting"), "sharegpt") == 0;
     if (!describe_preferences(im, t, info, chat)) describe_columns(im, t, info, chat);
-    if (!split) pl_data_split(im, t, string_in(info, "split"));
 }
 
 #define NO_INFO                                                                                    \
@@ -426,13 +424,13 @@ static void read_name(struct pl_import *im, const struct pl_taken *t, const stru
     pl_data_begin(im, t, pl_text_str(&path));
     im->data.failed |= path.failed;
     pl_text_finish(&path);
-    if (split) pl_data_word(im, "split", split);
     if (info)
-        describe(im, t, info, split);
+        describe(im, t, info);
     else if (pl_data_prefers(im) && im->job.stage == PL_STAGE_KTO)
         pl_import_note_entry(im, PL_IMPORT_MISSED, t, NO_INFO PREFERRED, folder);
     else
         pl_import_note_entry(im, PL_IMPORT_MAPPED, t, NO_INFO, folder);
+    pl_data_split(im, t, split, string_in(info, "split"));
     describe_samples(im, t, info, from);
     pl_data_end(im);
 }

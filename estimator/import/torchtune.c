@@ -456,7 +456,6 @@ static void read_rows(struct pl_import *im, const struct pl_node *entry, const s
                   : b && b->source ? b->source
                                    : "");
     read_columns(im, entry, b);
-    if (split) pl_data_word(im, "split", split);
     if (!b)
         pl_import_note_entry(im, PL_IMPORT_MISSED, t, "rows of %.80s: not supported",
                              component ? pl_node_text(component) : "no component");
@@ -465,7 +464,7 @@ static void read_rows(struct pl_import *im, const struct pl_node *entry, const s
     if (b && (strcmp(b->format, "messages") == 0 || strcmp(b->format, "sharegpt") == 0 ||
               (strcmp(b->format, "preference") == 0 && !b->in_turn)))
         set_turns(im, t);
-    if (part && !split) pl_data_split(im, t, pl_node_text(part));
+    pl_data_split(im, t, split, part ? pl_node_text(part) : "");
     if (pl_import_in(im, entry, "new_system_prompt"))
         pl_import_note_entry(im, PL_IMPORT_MISSED, t,
                              "new_system_prompt: a system prompt before each row: write it into "

@@ -154,7 +154,7 @@ static void read_entry(struct pl_import *im, const struct pl_node *entry,
     if (name)
         pl_import_note_entry(im, PL_IMPORT_MAPPED, t, "its configuration `%.60s`: name that file",
                              pl_node_text(name));
-    if (part) pl_data_split(im, t, pl_node_text(part));
+    if (part) pl_data_split(im, t, NULL, pl_node_text(part));
     pl_data_prefers(im);
     pl_data_end(im);
 }
@@ -199,7 +199,7 @@ static void rule_data(struct pl_import *im) {
             pl_import_note_entry(im, PL_IMPORT_MAPPED, &part,
                                  "name the file of that configuration");
         if (pl_import_take(im, "dataset_train_split", &part)) {
-            pl_data_split(im, &part, pl_node_text(part.value));
+            pl_data_split(im, &part, NULL, pl_node_text(part.value));
             if (!strchr(pl_node_text(part.value), '['))
                 pl_import_inert(im, &part, "`path` says which rows are read");
         }
