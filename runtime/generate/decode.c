@@ -116,6 +116,11 @@ static bool fill_run(struct pl_decoder *g) {
     return leader != NULL;
 }
 
+static pl_err run_phase(struct pl_decoder *g, struct pl_diag *d) {
+    if (g->opt->run) return g->opt->run(g->opt->ctx, d);
+    return pl_exec_run_phase(&pl_session_rung(g->session)->exec, PL_PHASE_GENERATE, d);
+}
+
 static pl_err compute(struct pl_decoder *g, struct pl_diag *d) {
     struct pl_session *s = g->session;
     struct pl_rung *rung = pl_session_rung(s);
@@ -128,7 +133,7 @@ static pl_err compute(struct pl_decoder *g, struct pl_diag *d) {
     PL_TRY(pl_exec_describe(&rung->exec, &batch, d));
     PL_TRY(pl_session_follow_length(s, d));
     PL_TRY(pl_session_upload_inputs(s, PL_PHASE_GENERATE));
-    PL_TRY(pl_exec_run_phase(&rung->exec, PL_PHASE_GENERATE, d));
+    PL_TRY(run_phase(g, d));
     const uint64_t bytes = mb->n_targets * s->pf->model.vocab * sizeof(float);
     pl_err err = PL_ERR_OK;
     if (bytes)

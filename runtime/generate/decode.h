@@ -41,6 +41,8 @@ struct pl_generate_options {
      * that was chosen from it. */
     void (*logits)(void *ctx, uint32_t sequence, uint64_t position, const float *row);
     void (*token)(void *ctx, uint32_t sequence, int32_t id);
+    /* Nullable: runs the operations of the phase. */
+    pl_err (*run)(void *ctx, struct pl_diag *d);
     void *ctx;
 };
 

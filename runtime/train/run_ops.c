@@ -54,3 +54,8 @@ pl_err pl_run_ops(struct pl_run *r, pl_err before, const struct pl_phase_range *
                                            .free_bytes = pl_session_free_bytes(&r->s)};
     return before == PL_ERR_OK ? err : before;
 }
+
+pl_err pl_run_drain(struct pl_run *r, struct pl_diag *d) {
+    pl_err err = r->s.device->ops->sync ? r->s.device->ops->sync(r->s.device) : PL_ERR_OK;
+    return err == PL_ERR_OK ? err : pl_diag_set(d, err, "the device did not recover");
+}

@@ -12,4 +12,7 @@ pl_err pl_run_inject(struct pl_run *r, struct pl_diag *d);
 pl_err pl_run_ops(struct pl_run *r, pl_err before, const struct pl_phase_range *ops,
                   struct pl_diag *d);
 
+/* Waits for the device after a failure. */
+pl_err pl_run_drain(struct pl_run *r, struct pl_diag *d);
+
 #endif

@@ -4,10 +4,22 @@
 #include "estimator/base/json_tree.h"
 #include "estimator/config/job_values.h"
 #include "estimator/config/safe_text.h"
+#include "runtime/session/agree.h"
+#include "runtime/train/run_ops.h"
 
 #include <string.h>
 
 #define SHOWN_BYTES 240 /* of an answer, in a note */
+
+/* Ranks agree on every run of the phase: the token that follows it is chosen for all. */
+static pl_err run_phase(void *ctx, struct pl_diag *d) {
+    struct pl_run *r = ctx;
+    struct pl_rung *rung = pl_run_rung(r);
+    rung->exec.muted = false;
+    const pl_err err =
+        pl_run_ops(r, PL_ERR_OK, &rung->planned.program->phases[PL_PHASE_GENERATE], d);
+    return pl_session_agree(&r->s, (struct pl_outcome){.err = err}, d).err;
+}
 
 /* A rank that a signal stops must not leave the others waiting. */
 pl_err pl_run_init_samples(struct pl_run *r, struct pl_diag *d) {
@@ -22,7 +34,9 @@ pl_err pl_run_init_samples(struct pl_run *r, struct pl_diag *d) {
                                                   .top_p = job->sample_top_p,
                                                   .repetition_penalty = 1,
                                                   .seed = job->seed},
-                                     .stop = r->s.comm ? NULL : r->opt->stop};
+                                     .stop = r->s.comm ? NULL : r->opt->stop,
+                                     .run = run_phase,
+                                     .ctx = r};
     return pl_decoder_create(&r->s, &r->sampling, 1, &r->decoder, d);
 }
 
@@ -123,14 +137,53 @@ static pl_err answer_one(struct pl_run *r, uint32_t i, struct pl_diag *d) {
     return err;
 }
 
-pl_err pl_run_sample(struct pl_run *r, struct pl_diag *d) {
-    if (!r->decoder || !pl_session_has_memory(&r->s)) return PL_ERR_OK;
+static pl_err tell_shortage(struct pl_run *r, uint32_t i, bool again, struct pl_diag *d) {
+    const struct pl_oom_facts *facts = &r->s.facts;
+    char line[240];
+    if (!pl_session_leads(&r->s)) return PL_ERR_OK;
+    snprintf(line, sizeof line, "%sout of memory (%s) in sample %u at step %llu: %s",
+             again ? "" : "warning: ", facts->what, i + 1, (unsigned long long)r->state.step,
+             again ? "it is tried once more" : "it and those after it are left out");
+    pl_progress_note(&r->progress, line);
+    return pl_log_event(r->log, "sample_oom",
+                        json_pack("{s:I, s:I, s:s, s:s, s:I, s:b}", "step",
+                                  (json_int_t)r->state.step, "prompt", (json_int_t)i + 1, "cause",
+                                  facts->injected ? "injected" : "out of memory", "what",
+                                  facts->what, "free_bytes", (json_int_t)facts->free_bytes,
+                                  "left_out", !again),
+                        d);
+}
+
+/* The state of the device and of the cache is that of before the samples, but for what the cache
+ * held. */
+static pl_err recover(struct pl_run *r, struct pl_diag *d) {
+    PL_TRY(pl_run_drain(r, d));
     pl_decoder_forget(r->decoder);
-    for (uint32_t i = 0; i < r->s.pf->prompts.n; i++) {
+    return PL_ERR_OK;
+}
+
+/* Answers a prompt; *left_out: memory ran out twice (A4). */
+static pl_err answer(struct pl_run *r, uint32_t i, bool *left_out, struct pl_diag *d) {
+    for (bool again = true;; again = false) {
         struct pl_diag why = {0};
         const pl_err err = answer_one(r, i, &why);
+        const bool recovers = err == PL_ERR_DEVICE_OOM && r->oom.enabled;
+        if (!recovers && err != PL_ERR_OK && d && d->err == PL_ERR_OK) *d = why;
+        if (!recovers) return err;
+        PL_TRY(recover(r, d));
+        PL_TRY(tell_shortage(r, i, again, d));
+        *left_out = !again;
+        if (*left_out) return PL_ERR_OK;
+    }
+}
+
+pl_err pl_run_sample(struct pl_run *r, struct pl_diag *d) {
+    bool left_out = false;
+    if (!r->decoder || !pl_session_has_memory(&r->s)) return PL_ERR_OK;
+    pl_decoder_forget(r->decoder);
+    for (uint32_t i = 0; i < r->s.pf->prompts.n && !left_out; i++) {
+        const pl_err err = answer(r, i, &left_out, d);
         if (err == PL_ERR_INTERRUPTED) return PL_ERR_OK; /* the loop ends with the next step */
-        if (err != PL_ERR_OK && d && d->err == PL_ERR_OK) *d = why;
         if (err != PL_ERR_OK) return err;
     }
     return PL_ERR_OK;

@@ -5,7 +5,9 @@
  *   A1  samples change no bit of what is trained: tokens are drawn by counters of their own, and
  *       the phase shares only the batch arena with the step
  *   A2  no memory is asked for on the device, and none of the host's after the start but for texts
- *   A3  the same weights give the same answers, whatever the number of ranks */
+ *   A3  the same weights give the same answers, whatever the number of ranks
+ *   A4  where memory runs out a prompt is tried once more; then it and those after it are left out.
+ *       The run continues as without samples, unless the job recovers from nothing */
 #ifndef PL_RUNTIME_TRAIN_SAMPLES_H
 #define PL_RUNTIME_TRAIN_SAMPLES_H
 

@@ -89,9 +89,7 @@ static pl_err attempt(void *ctx, struct pl_diag *d) {
 }
 
 static pl_err drain(void *ctx, struct pl_diag *d) {
-    struct pl_run *r = ctx;
-    pl_err err = r->s.device->ops->sync ? r->s.device->ops->sync(r->s.device) : PL_ERR_OK;
-    return err == PL_ERR_OK ? err : pl_diag_set(d, err, "the device did not recover");
+    return pl_run_drain(ctx, d);
 }
 
 /* The next attempt clears the loss, and its first micro-batch overwrites every gradient. */
