@@ -42,6 +42,7 @@
     X(lora_alpha, MEANING)                                                                         \
     X(lora_dropout, MEANING)                                                                       \
     X(lora_target_modules, MEANING)                                                                \
+    X(lora_target_parameters, MEANING)                                                             \
     X(lora_exclude_modules, MEANING)                                                               \
     X(layers_to_transform, MEANING)                                                                \
     X(layers_pattern, MEANING)                                                                     \

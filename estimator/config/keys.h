@@ -80,7 +80,8 @@
       "hold the embedding of a qlora base in 4 bits too, and a head that is the embedding")        \
     X(compute_dtype, DTYPE, "auto", 0, 0, "auto|bf16|fp16|fp32",                                   \
       "type that is multiplied in: that to which a qlora base is dequantised; in another job of "  \
-      "`dtype: bf16` on the CPU, `fp32` widens numbers where the processor could multiply them in "\
+      "`dtype: bf16` on the CPU, `fp32` widens numbers where the processor could multiply them "   \
+      "in "                                                                                        \
       "bf16; auto: the same as `dtype`")                                                           \
     X(lora_r, U32, "16", 1, 4096, "", "LoRA rank")                                                 \
     X(lora_alpha, F64, "", 0, 1e6, "", "LoRA scale is alpha/r; unset: 2 x lora_r")                 \
@@ -90,6 +91,9 @@
       "down_proj) or of ends of their paths (layers.3.mlp.up_proj); or one regular expression "    \
       "that matches whole paths, such as model.layers.0.self_attn.q_proj; embed_tokens and "       \
       "lm_head by name only")                                                                      \
+    X(lora_target_parameters, LIST, "", 0, 0, "",                                                  \
+      "parameters with all experts of a layer that get adapters, as PEFT names them: "             \
+      "mlp.experts.gate_up_proj, mlp.experts.down_proj")                                           \
     X(lora_exclude_modules, LIST, "", 0, 0, "",                                                    \
       "modules that get no adapter although they are targets; written as `lora_target_modules`")   \
     X(layers_to_transform, LIST, "", 0, 0, "",                                                     \
@@ -298,6 +302,7 @@
     X(lora_rank, lora_r)                                                                           \
     X(r, lora_r)                                                                                   \
     X(target_modules, lora_target_modules)                                                         \
+    X(target_parameters, lora_target_parameters)                                                   \
     X(exclude_modules, lora_exclude_modules)                                                       \
     X(peft_layers_to_transform, layers_to_transform)                                               \
     X(peft_layers_pattern, layers_pattern)                                                         \

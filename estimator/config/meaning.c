@@ -45,6 +45,7 @@ static const struct {
     {PL_KEY_lora_alpha, PL_KEY_mode, ADAPTERS, IGNORED},
     {PL_KEY_lora_dropout, PL_KEY_mode, ADAPTERS, IGNORED},
     {PL_KEY_lora_target_modules, PL_KEY_mode, ADAPTERS, IGNORED},
+    {PL_KEY_lora_target_parameters, PL_KEY_mode, ADAPTERS, IGNORED},
     {PL_KEY_lora_exclude_modules, PL_KEY_mode, ADAPTERS, IGNORED},
     {PL_KEY_layers_to_transform, PL_KEY_mode, ADAPTERS, IGNORED},
     {PL_KEY_layers_pattern, PL_KEY_mode, ADAPTERS, IGNORED},

@@ -45,6 +45,7 @@ static void take_adapter(const struct pl_adapter_facts *a, struct pl_job *job) {
     job->freeze_layers = 0;
 #define TAKE(key) take_list(n, PL_KEY_##key, &n->key, job, &job->key)
     TAKE(lora_target_modules);
+    TAKE(lora_target_parameters);
     TAKE(lora_exclude_modules);
     TAKE(layers_pattern);
     TAKE(lora_modules_to_save);

@@ -81,8 +81,8 @@ struct pl_param_row {
     const char *module; /* "q_proj": LoRA target name; NULL if it cannot have an adapter */
     bool per_layer, vector;
     bool linear;      /* one of those that `all-linear` names */
-    bool module_only; /* no file holds it: the head of a tied model, or experts' gate and up in
-                        * one */
+    bool module_only; /* no file of a model holds it: the head of a tied model, or the experts of a
+                         layer in one where files split them */
     uint32_t experts; /* of so many experts: row0, rows and cols are of each; else 0 */
     bool split;       /* each of them is a tensor of its own, with its number in place of the `*` */
     uint64_t row0, rows, cols;
@@ -111,6 +111,15 @@ bool pl_model_row_in(const struct pl_model *m, struct pl_param_row *row, uint64_
 uint32_t pl_model_slot_rows(const struct pl_model *m, uint64_t layer, enum pl_slot slot,
                             struct pl_param_row out[PL_MODEL_SLOT_ROWS],
                             uint32_t index[PL_MODEL_SLOT_ROWS]);
+/* True if a row is a parameter with all experts of a layer, which PEFT names among its
+ * `target_parameters`. */
+static inline bool pl_row_is_parameter(const struct pl_param_row *row) {
+    return row->experts && !row->split && !row->vector;
+}
+/* Returns the row of a set whose adapter changes the matrix of a row of pl_model_modules(): the row
+ * itself, or the parameter that its experts are a part of; `n`, the rows there are: none does. */
+uint32_t pl_model_adapted_by(const struct pl_param_row *rows, uint32_t n, pl_row_set set,
+                             uint32_t row);
 /* Writes the full tensor name in the files, e.g. "model.layers.3.self_attn.q_proj.weight". */
 void pl_model_row_name(const struct pl_param_row *row, uint64_t layer, char buf[128]);
 /* The same of one of several experts whose tensors are split, of other rows their name. */

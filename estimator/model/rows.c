@@ -235,14 +235,16 @@ static const struct {
     /* those that may be modules only come last */
     {PL_SLOT_HEAD, IF_ALWAYS, "lm_head.weight", "lm_head", X_ZERO, X_V},
     {PL_SLOT_EXPERT_GU, IF_EXPERTS_SPLIT, "mlp.experts.gate_up_proj", "gate_up_proj", X_ZERO, X_2F},
+    {PL_SLOT_EXPERT_DOWN, IF_EXPERTS_SPLIT, "mlp.experts.down_proj", "down_proj", X_ZERO, X_C},
 };
 #define N_ROWS (sizeof file_rows / sizeof *file_rows)
-enum { ROW_HEAD = N_ROWS - 2, ROW_GATE_UP = N_ROWS - 1 };
+enum { ROW_HEAD = N_ROWS - 3, ROW_GATE_UP = N_ROWS - 2, ROW_DOWN = N_ROWS - 1 };
 _Static_assert(N_ROWS <= PL_MODEL_MAX_ROWS, "rows are bits of a set");
 
-/* Experts' gate and up in one are what PEFT adapts, and no tensor of files that split them. */
+/* The parameters in which transformers holds all experts of a layer are what PEFT adapts, and no
+ * tensors of files that split them. */
 static bool is_module_only(const struct pl_model *m, size_t i) {
-    return (i == ROW_HEAD && m->tied) || i == ROW_GATE_UP;
+    return (i == ROW_HEAD && m->tied) || i == ROW_GATE_UP || i == ROW_DOWN;
 }
 
 static struct pl_param_row row_of(const struct pl_model *m, uint64_t layer, size_t i) {
@@ -323,6 +325,16 @@ uint32_t pl_model_slot_rows(const struct pl_model *m, uint64_t layer, enum pl_sl
             }
             at++;
         }
+    return n;
+}
+
+uint32_t pl_model_adapted_by(const struct pl_param_row *rows, uint32_t n, pl_row_set set,
+                             uint32_t row) {
+    if (pl_row_set_has(set, row) || !rows[row].split) return pl_row_set_has(set, row) ? row : n;
+    for (uint32_t i = 0; i < n; i++)
+        if (pl_row_is_parameter(&rows[i]) && rows[i].slot == rows[row].slot &&
+            pl_row_set_has(set, i))
+            return i;
     return n;
 }
 

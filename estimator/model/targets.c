@@ -9,6 +9,7 @@
 
 static const char *const keys[][2] = {
     [PL_TARGET_MODULES] = {"lora_target_modules", "target_modules"},
+    [PL_TARGET_PARAMETERS] = {"lora_target_parameters", "target_parameters"},
     [PL_TARGET_EXCLUDED] = {"lora_exclude_modules", "exclude_modules"},
     [PL_TARGET_LISTS] = {"layers_pattern", "layers_pattern"},
     [PL_TARGET_LAYERS] = {"layers_to_transform", "layers_to_transform"},
@@ -35,10 +36,15 @@ static uint64_t layers_of(const struct finder *f, uint32_t row) {
     return f->rows[row].per_layer ? f->m->layers : 1;
 }
 
-void pl_target_path(const struct pl_param_row *row, uint64_t layer, char buf[128]) {
-    pl_model_expert_name(row, layer, 0, buf);
+static void expert_path(const struct pl_param_row *row, uint64_t layer, uint32_t expert,
+                        char buf[128]) {
+    pl_model_expert_name(row, layer, expert, buf);
     char *end = strrchr(buf, '.');
     if (end && (strcmp(end, ".weight") == 0 || strcmp(end, ".bias") == 0)) *end = 0;
+}
+
+void pl_target_path(const struct pl_param_row *row, uint64_t layer, char buf[128]) {
+    expert_path(row, layer, 0, buf);
 }
 
 bool pl_target_is_pattern(const char *name) {
@@ -48,6 +54,13 @@ bool pl_target_is_pattern(const char *name) {
 
 /* ---- errors ---- */
 
+static bool is_listed(const char *name, const char *const *names, uint32_t n) {
+    uint32_t i = 0;
+    while (i < n && strcmp(names[i], name) != 0)
+        i++;
+    return i < n;
+}
+
 /* "all-linear" and every module, for a hint and for the nearest of them. */
 static uint32_t list_modules(const struct finder *f, const char *names[PL_MODEL_MAX_ROWS + 1],
                              struct pl_text *list) {
@@ -55,16 +68,32 @@ static uint32_t list_modules(const struct finder *f, const char *names[PL_MODEL_
     names[0] = "all-linear";
     pl_text_add(list, names[0]);
     for (uint32_t i = 0; i < f->n_rows; i++) {
-        if (!f->rows[i].module) continue;
+        if (!f->rows[i].module || is_listed(f->rows[i].module, names, n)) continue;
         names[n++] = f->rows[i].module;
         pl_text_addf(list, ", %s", f->rows[i].module);
     }
     return n;
 }
 
+static pl_err refuse_parameter(struct finder *f, const char *name) {
+    struct pl_text list = {0};
+    for (uint32_t i = 0; i < f->n_rows; i++)
+        if (pl_row_is_parameter(&f->rows[i]))
+            pl_text_addf(&list, "%s%s", list.len ? ", " : "", f->rows[i].suffix);
+    f->wrong = PL_TARGET_PARAMETERS;
+    pl_diag_set(f->d, PL_ERR_CONFIG_RANGE,
+                "`%s`: this model has no parameter `%.60s` of a mixture of experts",
+                key_of(f, PL_TARGET_PARAMETERS), name);
+    pl_diag_hint(f->d, list.len ? "its parameters are: %s" : "it has no experts%s",
+                 pl_text_str(&list));
+    pl_text_finish(&list);
+    return PL_ERR_CONFIG_RANGE;
+}
+
 static pl_err refuse_name(struct finder *f, enum pl_target_field field, const char *name) {
     const char *modules[PL_MODEL_MAX_ROWS + 1];
     struct pl_text list = {0};
+    if (field == PL_TARGET_PARAMETERS) return refuse_parameter(f, name);
     uint32_t n = list_modules(f, modules, &list);
     const char *near = pl_text_nearest(name, modules, n);
     f->wrong = field;
@@ -130,10 +159,11 @@ static bool is_pattern(const struct pl_target_names *names) {
 }
 
 /* The path of a row as the adapter's own model has it. */
-static void spell_path(const struct finder *f, uint32_t row, uint64_t layer, char path[PATH_TEXT]) {
+static void spell_path(const struct finder *f, uint32_t row, uint64_t layer, uint32_t expert,
+                       char path[PATH_TEXT]) {
     static const char model[] = "model.", part[] = "language_model.";
     char plain[128];
-    pl_target_path(&f->rows[row], layer, plain);
+    expert_path(&f->rows[row], layer, expert, plain);
     const bool inside =
         f->spelling == SPELLED_IN_MODEL && strncmp(plain, model, strlen(model)) == 0;
     snprintf(path, PATH_TEXT, "%s%s%s", inside ? model : "",
@@ -155,19 +185,22 @@ static bool plain_name(const char *name, char out[PATH_TEXT]) {
     return true;
 }
 
-static pl_err name_matches(struct finder *f, enum pl_target_field field,
+/* True if a name of a kind can be that of a row: a list of parameters is of nothing else, and where
+ * there is one, other names are of modules, as expressions always are. */
+static bool may_name(const struct finder *f, enum pl_target_field field,
+                     const struct pl_target_names *names, const struct pl_param_row *row) {
+    const bool parameter = pl_row_is_parameter(row);
+    if (field == PL_TARGET_PARAMETERS) return parameter;
+    return !parameter || (!f->c->parameters.n && !is_pattern(names));
+}
+
+static pl_err path_matches(struct finder *f, enum pl_target_field field,
                            const struct pl_target_names *names, uint32_t item, uint32_t row,
-                           uint64_t layer, enum fit *out) {
+                           uint64_t layer, uint32_t expert, enum fit *out) {
     const char *name = names->items[item], *module = f->rows[row].module;
     char path[PATH_TEXT], plain[PATH_TEXT];
     bool yes = false;
-    if (!needs_path(names, item)) {
-        bool all = f->rows[row].linear && strcmp(name, "all-linear") == 0;
-        yes = module && (all || strcmp(name, module) == 0);
-        *out = !yes ? FIT_NONE : is_whole_path(&f->rows[row], name) ? FIT_WHOLE : FIT_END;
-        return PL_ERR_OK;
-    }
-    spell_path(f, row, layer, path);
+    spell_path(f, row, layer, expert, path);
     if (is_pattern(names)) {
         PL_TRY(expression_matches(f, field, name, path, &yes));
         *out = yes ? FIT_WHOLE : FIT_NONE;
@@ -176,6 +209,35 @@ static pl_err name_matches(struct finder *f, enum pl_target_field field,
     *out = module ? fit_path(name, path) : FIT_NONE;
     if (*out == FIT_NONE && module && f->c->of_file && plain_name(name, plain))
         *out = fit_path(plain, path);
+    return PL_ERR_OK;
+}
+
+static pl_err refuse_some_experts(struct finder *f, enum pl_target_field field, const char *name) {
+    f->wrong = field;
+    pl_diag_set(f->d, PL_ERR_CONFIG_RANGE, "`%s`: `%.60s` names some experts of a layer only",
+                key_of(f, field), name);
+    pl_diag_hint(f->d, "name those of a whole layer: all of them have adapters, or none");
+    return PL_ERR_CONFIG_RANGE;
+}
+
+static pl_err name_matches(struct finder *f, enum pl_target_field field,
+                           const struct pl_target_names *names, uint32_t item, uint32_t row,
+                           uint64_t layer, enum fit *out) {
+    const char *name = names->items[item], *module = f->rows[row].module;
+    *out = FIT_NONE;
+    if (!may_name(f, field, names, &f->rows[row])) return PL_ERR_OK;
+    if (!needs_path(names, item)) {
+        const bool all = f->rows[row].linear && strcmp(name, "all-linear") == 0;
+        const bool yes = module && (all || strcmp(name, module) == 0);
+        *out = !yes ? FIT_NONE : is_whole_path(&f->rows[row], name) ? FIT_WHOLE : FIT_END;
+        return PL_ERR_OK;
+    }
+    PL_TRY(path_matches(f, field, names, item, row, layer, 0, out));
+    for (uint32_t e = 1; e < pl_model_row_tensors(&f->rows[row]); e++) {
+        enum fit other;
+        PL_TRY(path_matches(f, field, names, item, row, layer, e, &other));
+        if ((other == FIT_NONE) != (*out == FIT_NONE)) return refuse_some_experts(f, field, name);
+    }
     return PL_ERR_OK;
 }
 
@@ -226,7 +288,7 @@ static pl_err mark_name(struct finder *f, enum pl_target_field field,
 
 static pl_err mark_names(struct finder *f, enum pl_target_field field,
                          const struct pl_target_names *names, pl_row_set *marks) {
-    bool any = field == PL_TARGET_EXCLUDED, found;
+    bool any = field == PL_TARGET_EXCLUDED || names->n == 0, found;
     memset(marks, 0, f->m->layers * sizeof *marks);
     for (uint32_t i = 0; i < names->n; i++) {
         PL_TRY(mark_name(f, field, names, i, marks, &found));
@@ -313,20 +375,71 @@ static pl_row_set rows_outside_layers(const struct finder *f) {
     return set;
 }
 
+/* Rows with the matrices of experts, as parameters or one by one. */
+static pl_row_set rows_of_experts(const struct finder *f, bool parameters) {
+    pl_row_set set = 0;
+    for (uint32_t r = 0; r < f->n_rows; r++)
+        if (parameters ? pl_row_is_parameter(&f->rows[r]) : f->rows[r].split)
+            set |= pl_row_set_of(r);
+    return set;
+}
+
+static bool is_of_slot(const struct pl_param_row *a, const struct pl_param_row *b) {
+    return a->slot == b->slot;
+}
+
+static bool is_of_name(const struct pl_param_row *a, const struct pl_param_row *b) {
+    return a->module && b->module && strcmp(a->module, b->module) == 0;
+}
+
+/* The rows that are like one of a set. */
+static pl_row_set rows_like(const struct finder *f, pl_row_set set,
+                            bool (*is_like)(const struct pl_param_row *,
+                                            const struct pl_param_row *)) {
+    pl_row_set like = 0;
+    for (uint32_t r = 0; r < f->n_rows; r++)
+        for (uint32_t i = 0; i < f->n_rows; i++)
+            if (pl_row_set_has(set, i) && is_like(&f->rows[i], &f->rows[r]))
+                like |= pl_row_set_of(r);
+    return like;
+}
+
+/* V5. `down_proj` alone is a module, and a parameter as well: it is the second where another
+ * parameter was chosen, and parameters that were chosen leave no experts to adapt one by one. */
+static pl_err choose_experts(struct finder *f, const pl_row_set *chosen, pl_row_set *marks) {
+    const pl_row_set parameters = rows_of_experts(f, true), ones = rows_of_experts(f, false);
+    for (uint64_t l = 0; l < f->m->layers && parameters; l++) {
+        const pl_row_set named = marks[l] & parameters;
+        const pl_row_set both = rows_like(f, marks[l] & ones, is_of_name);
+        if (!(chosen[l] | (named & ~both))) marks[l] &= ~(named & both);
+        marks[l] |= chosen[l];
+        marks[l] &= ~(ones & rows_like(f, marks[l] & parameters, is_of_slot));
+        if (!(marks[l] & parameters) || !(marks[l] & ones)) continue;
+        return refuse_choice(f, PL_TARGET_MODULES,
+                             "adapts experts one by one, and others as a parameter",
+                             "name both `mlp.experts.gate_up_proj` and `mlp.experts.down_proj`, "
+                             "or gate_proj, up_proj and down_proj");
+    }
+    return PL_ERR_OK;
+}
+
 static pl_err find_targets(struct finder *f, struct pl_targets *out) {
-    pl_row_set excluded[PL_MODEL_MAX_LAYERS], *marks = out->absent;
-    if (f->c->modules.n == 0) {
+    pl_row_set excluded[PL_MODEL_MAX_LAYERS], chosen[PL_MODEL_MAX_LAYERS], *marks = out->absent;
+    if (f->c->modules.n + f->c->parameters.n == 0) {
         f->wrong = PL_TARGET_MODULES;
         return pl_diag_set(f->d, PL_ERR_CONFIG_RANGE, "`%s` names no module",
                            key_of(f, PL_TARGET_MODULES));
     }
     PL_TRY(check_layers(f));
     PL_TRY(mark_names(f, PL_TARGET_MODULES, &f->c->modules, marks));
+    PL_TRY(mark_names(f, PL_TARGET_PARAMETERS, &f->c->parameters, chosen));
     PL_TRY(mark_names(f, PL_TARGET_EXCLUDED, &f->c->excluded, excluded));
     PL_TRY(find_whole(f, &out->whole));
     const pl_row_set once = rows_outside_layers(f);
-    for (uint64_t l = 0; l < f->m->layers; l++) {
+    for (uint64_t l = 0; l < f->m->layers; l++)
         marks[l] &= ~(excluded[l] | out->whole);
+    PL_TRY(choose_experts(f, chosen, marks));
+    for (uint64_t l = 0; l < f->m->layers; l++) {
         out->once |= marks[l] & once;
         out->rows |= marks[l] & ~once;
     }

@@ -9,6 +9,9 @@
  *   V3  only the embedding and the head may be trained whole, and then have no adapter
  *   V4  an adapter on disk may have been trained on a multimodal model, whose paths hold
  *       `language_model`: names and expressions that fit no plain path are tried on those
+ *   V5  the experts of a layer are adapted one by one, as the modules that files hold, or as the
+ *       parameters in which transformers holds all of them; parameters are named by the ends of
+ *       their paths, in any layer, or by a module's name alone; an expression matches modules
  * Use: pl_targets_find(&model, &choice, &targets, &d). */
 #ifndef PL_ESTIMATOR_MODEL_TARGETS_H
 #define PL_ESTIMATOR_MODEL_TARGETS_H
@@ -23,13 +26,14 @@ struct pl_target_names {
     uint32_t n;
 };
 struct pl_target_choice {
-    struct pl_target_names modules;  /* PEFT's target_modules; `all-linear`: those of the decoder */
-    struct pl_target_names excluded; /* exclude_modules */
-    struct pl_target_names lists;    /* layers_pattern: expressions for the name of the layers */
-    struct pl_target_names whole;    /* modules_to_save: names only */
-    bool some_layers;                /* layers_to_transform is given: `layers` counts */
-    uint64_t layers[PL_LAYER_WORDS]; /* one bit a layer */
-    bool of_file;                    /* the choice comes from an adapter on disk (V2) */
+    struct pl_target_names modules; /* PEFT's target_modules; `all-linear`: those of the decoder */
+    struct pl_target_names parameters; /* target_parameters: names only */
+    struct pl_target_names excluded;   /* exclude_modules */
+    struct pl_target_names lists;      /* layers_pattern: expressions for the name of the layers */
+    struct pl_target_names whole;      /* modules_to_save: names only */
+    bool some_layers;                  /* layers_to_transform is given: `layers` counts */
+    uint64_t layers[PL_LAYER_WORDS];   /* one bit a layer */
+    bool of_file;                      /* the choice comes from an adapter on disk (V2) */
 };
 static inline void pl_target_choose_layer(struct pl_target_choice *c, uint64_t layer) {
     c->layers[layer / 64] |= UINT64_C(1) << layer % 64;
@@ -41,6 +45,7 @@ static inline bool pl_target_has_layer(const struct pl_target_choice *c, uint64_
 /* The field of the choice that an error is about. */
 enum pl_target_field {
     PL_TARGET_MODULES,
+    PL_TARGET_PARAMETERS,
     PL_TARGET_EXCLUDED,
     PL_TARGET_LISTS,
     PL_TARGET_LAYERS,

@@ -100,8 +100,9 @@ uint32_t pl_tensor_parts(const struct pl_program *p, uint32_t id,
     if (t->role == PL_ROLE_LORA_B || t->role == PL_ROLE_CODES)
         return add_part(out, 0, (struct pl_part){t->row, 0, t->dims[0]});
     uint32_t n = 0, n_rows = pl_model_slot_rows(p->model, t->layer, t->slot, rows, index);
-    if (n_rows && rows[0].experts && t->role == PL_ROLE_WEIGHT)
-        return add_part(out, 0, (struct pl_part){index[0], 0, t->dims[0]});
+    if (n_rows && rows[0].experts)
+        return add_part(
+            out, 0, (struct pl_part){t->role == PL_ROLE_WEIGHT ? index[0] : t->row, 0, t->dims[0]});
     for (uint32_t i = 0; i < n_rows; i++) {
         const uint32_t r = index[i];
         if (t->role == PL_ROLE_WEIGHT)

@@ -252,12 +252,14 @@ static pl_err find_targets(const struct pl_job *job, const struct pl_model *m,
                            struct pl_targets *out, struct pl_diag *d) {
     static const enum pl_key_id keys[] = {
         [PL_TARGET_MODULES] = PL_KEY_lora_target_modules,
+        [PL_TARGET_PARAMETERS] = PL_KEY_lora_target_parameters,
         [PL_TARGET_EXCLUDED] = PL_KEY_lora_exclude_modules,
         [PL_TARGET_LISTS] = PL_KEY_layers_pattern,
         [PL_TARGET_LAYERS] = PL_KEY_layers_to_transform,
         [PL_TARGET_WHOLE] = PL_KEY_lora_modules_to_save,
     };
     struct pl_target_choice c = {.modules = names_of(&job->lora_target_modules),
+                                 .parameters = names_of(&job->lora_target_parameters),
                                  .excluded = names_of(&job->lora_exclude_modules),
                                  .lists = names_of(&job->layers_pattern),
                                  .whole = names_of(&job->lora_modules_to_save),
@@ -317,11 +319,23 @@ static pl_err check_whole(const struct pl_job *job, const struct pl_model *m,
     return PL_ERR_OK;
 }
 
-/* The head sees rows gathered from all samples, and masks are drawn by a sample's own positions. */
+static bool adapts_experts(const struct pl_job_shape *s, const struct pl_model *m) {
+    return has_slot(m, s->lora_targets.rows, PL_SLOT_EXPERT_GU) ||
+           has_slot(m, s->lora_targets.rows, PL_SLOT_EXPERT_DOWN);
+}
+
+/* Masks are drawn by a sample's own positions. The head sees rows gathered from all samples, and
+ * experts see theirs sorted. */
 static pl_err check_dropout(const struct pl_job *job, const struct pl_model *m,
                             const struct pl_job_shape *s, struct pl_diag *d) {
-    if (job->lora_dropout == 0 || job->inference || !pl_shape_adapts(s, m, PL_SLOT_HEAD))
-        return PL_ERR_OK;
+    if (job->lora_dropout == 0 || job->inference) return PL_ERR_OK;
+    if (adapts_experts(s, m)) {
+        pl_job_error(job, PL_KEY_lora_dropout, PL_ERR_CONFIG_CONFLICT, d,
+                     "`lora_dropout` with adapters on experts is not supported");
+        pl_diag_hint(d, "remove `lora_dropout`: PEFT refuses it for `target_parameters` as well");
+        return PL_ERR_CONFIG_CONFLICT;
+    }
+    if (!pl_shape_adapts(s, m, PL_SLOT_HEAD)) return PL_ERR_OK;
     pl_job_error(job, PL_KEY_lora_dropout, PL_ERR_CONFIG_CONFLICT, d,
                  "`lora_dropout` with an adapter on `lm_head` is not supported");
     pl_diag_hint(d, "remove `lora_dropout`, or take `lm_head` out of `lora_target_modules`");

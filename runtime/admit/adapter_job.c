@@ -34,13 +34,16 @@ static pl_err take_layers(struct pl_job *names, const struct pl_target_choice *c
     return take_list(names, "layers_to_transform", &text, d);
 }
 
-/* The choice of the file has been found to match something of this model. */
+/* The choice of the file has been found to match something of this model. Parameters may stand
+ * among the modules, too, and do where the file has no modules: a job has no empty list of them. */
 static pl_err take_choice(struct pl_job *names, const struct pl_adapter_config *c,
                           const struct pl_model *m, struct pl_diag *d) {
     struct pl_targets found;
     PL_TRY(pl_adapter_config_targets(c, m, &found, d));
     PL_TRY(pl_job_defaults(names, d));
-    PL_TRY(take_names(names, "lora_target_modules", &c->choice.modules, d));
+    const struct pl_target_names *modules = &c->choice.modules, *parameters = &c->choice.parameters;
+    PL_TRY(take_names(names, "lora_target_modules", modules->n ? modules : parameters, d));
+    if (modules->n) PL_TRY(take_names(names, "lora_target_parameters", parameters, d));
     PL_TRY(take_names(names, "lora_exclude_modules", &c->choice.excluded, d));
     PL_TRY(take_names(names, "layers_pattern", &c->choice.lists, d));
     PL_TRY(take_names(names, "lora_modules_to_save", &c->choice.whole, d));

@@ -69,7 +69,6 @@ static const struct {
     {"use_qalora", JSON_FALSE},
     {"use_bdlora", JSON_FALSE},
     {"layer_replication", JSON_NULL},
-    {"target_parameters", JSON_NULL},
     {"trainable_token_indices", JSON_NULL},
     {"alora_invocation_tokens", JSON_NULL},
     {"arrow_config", JSON_NULL},
@@ -108,6 +107,7 @@ static const char *const known[] = {
     "revision",
     "runtime_config",
     "target_modules",
+    "target_parameters",
     "task_type",
     "use_rslora",
 };
@@ -244,9 +244,8 @@ static pl_err read_choice(struct pl_adapter_config *c, struct pl_diag *d) {
         const char *key;
         struct pl_target_names *names;
     } lists[] = {
-        {"target_modules", &c->choice.modules},
-        {"exclude_modules", &c->choice.excluded},
-        {"layers_pattern", &c->choice.lists},
+        {"target_modules", &c->choice.modules},   {"target_parameters", &c->choice.parameters},
+        {"exclude_modules", &c->choice.excluded}, {"layers_pattern", &c->choice.lists},
         {"modules_to_save", &c->choice.whole},
     };
     uint64_t n = 1;

@@ -23,30 +23,54 @@
 #define NAMES_TEXT   512
 
 /* The names of modules and the layers, as people write them, where the same modules are adapted in
- * every layer that has any; else every path. Either way PEFT finds the same modules again. */
+ * every layer that has any; else every path, or one expression for the paths of experts, which are
+ * many. In each case PEFT finds the same modules again. Parameters of experts have a list of their
+ * own, which PEFT reads without the layers. */
 struct adapted {
     const struct pl_program *p;
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
     uint32_t n_rows;
-    pl_row_set same; /* what a layer adapts that adapts anything */
-    uint64_t layers; /* how many do */
+    pl_row_set parameters; /* of experts */
+    pl_row_set same;       /* what a layer adapts that adapts anything, but for parameters */
+    uint64_t layers;       /* how many do */
     bool uniform;
 };
+
+static pl_row_set modules_of_layer(const struct adapted *a, uint64_t layer) {
+    return pl_shape_adapted_rows(&a->p->shape, layer) & ~a->parameters;
+}
+
+static bool have_one_name(const struct adapted *a, uint32_t i, uint32_t j) {
+    return a->rows[i].module && a->rows[j].module &&
+           strcmp(a->rows[i].module, a->rows[j].module) == 0;
+}
+
+/* True if another module of that name has no adapter. */
+static bool is_one_of_several(const struct adapted *a, uint32_t row) {
+    bool other = false;
+    for (uint32_t r = 0; r < a->n_rows; r++)
+        other |= !pl_row_set_has(a->same | a->parameters, r) && have_one_name(a, r, row);
+    return other;
+}
 
 static void find_adapted(struct adapted *a, const struct pl_program *p) {
     *a = (struct adapted){.p = p, .uniform = true};
     a->n_rows = pl_model_modules(p->model, a->rows);
+    for (uint32_t r = 0; r < a->n_rows; r++)
+        if (pl_row_is_parameter(&a->rows[r])) a->parameters |= pl_row_set_of(r);
     for (uint64_t l = 0; l < p->model->layers; l++) {
-        const pl_row_set mask = pl_shape_adapted_rows(&p->shape, l);
+        const pl_row_set mask = modules_of_layer(a, l);
         if (!mask) continue;
         a->uniform = a->uniform && (!a->layers || mask == a->same);
         a->same = mask;
         a->layers++;
     }
+    for (uint32_t r = 0; r < a->n_rows; r++) /* no end of a path is that of all experts */
+        if (a->rows[r].split && pl_row_set_has(a->same, r)) a->uniform &= !is_one_of_several(a, r);
 }
 
 static void put_paths(json_t **list, const struct adapted *a, uint64_t layer) {
-    const pl_row_set mask = pl_shape_adapted_rows(&a->p->shape, layer);
+    const pl_row_set mask = modules_of_layer(a, layer);
     char path[128];
     for (uint32_t r = 0; r < a->n_rows; r++) {
         if (!pl_row_set_has(mask, r)) continue;
@@ -55,11 +79,93 @@ static void put_paths(json_t **list, const struct adapted *a, uint64_t layer) {
     }
 }
 
+/* "model\.layers\.3\.mlp\.experts\.\d+\.up_proj" */
+static void add_expression(struct pl_text *text, const struct pl_param_row *row, uint64_t layer) {
+    struct pl_param_row all = *row;
+    char path[128];
+    all.split = false; /* keeps the `*` in the path */
+    pl_target_path(&all, layer, path);
+    pl_text_add(text, text->len ? "|" : "");
+    for (const char *at = path; *at; at++) {
+        if (*at == '.') pl_text_add(text, "\\");
+        if (*at == '*')
+            pl_text_add(text, "\\d+");
+        else
+            pl_text_addn(text, at, 1);
+    }
+}
+
+static void add_expressions(struct pl_text *text, const struct adapted *a, uint64_t layer) {
+    const pl_row_set mask = modules_of_layer(a, layer);
+    for (uint32_t r = 0; r < a->n_rows; r++)
+        if (pl_row_set_has(mask, r)) add_expression(text, &a->rows[r], layer);
+}
+
+static bool splits_experts(const struct adapted *a) {
+    bool splits = false;
+    for (uint32_t r = 0; r < a->n_rows; r++)
+        splits |= a->rows[r].split && pl_row_set_has(a->p->shape.lora_targets.rows, r);
+    return splits;
+}
+
+/* One expression for all paths. NULL when out of memory. */
+static json_t *target_expression(const struct adapted *a) {
+    struct pl_text text = {0};
+    for (uint64_t l = 0; l < a->p->model->layers; l++)
+        add_expressions(&text, a, l);
+    add_expressions(&text, a, PL_NONE);
+    json_t *expression = text.failed ? NULL : json_string(pl_text_str(&text));
+    pl_text_finish(&text);
+    return expression;
+}
+
+/* The end of the paths of a parameter, or each path where some layers have no adapter on it. */
+static void put_parameter(json_t **list, const struct adapted *a, uint32_t r) {
+    bool all = true;
+    char path[128];
+    for (uint64_t l = 0; l < a->p->model->layers; l++) {
+        struct pl_param_row own = a->rows[r];
+        all &= !pl_model_row_in(a->p->model, &own, l) ||
+               pl_row_set_has(pl_shape_adapted_rows(&a->p->shape, l), r);
+    }
+    if (all) pl_json_append(list, json_string(a->rows[r].suffix));
+    for (uint64_t l = 0; l < a->p->model->layers && !all; l++) {
+        if (!pl_row_set_has(pl_shape_adapted_rows(&a->p->shape, l), r)) continue;
+        pl_target_path(&a->rows[r], l, path);
+        pl_json_append(list, json_string(path));
+    }
+}
+
+/* NULL when out of memory. */
+static json_t *parameter_list(const struct adapted *a) {
+    const pl_row_set adapted = a->p->shape.lora_targets.rows & a->parameters;
+    json_t *list = json_array();
+    for (uint32_t r = 0; r < a->n_rows; r++)
+        if (pl_row_set_has(adapted, r)) put_parameter(&list, a, r);
+    return list;
+}
+
+/* The name of a module, or the end of its path where others of that name have no adapter. A name
+ * that experts and a dense MLP share stands once. */
+static void put_name(json_t **list, const struct adapted *a, uint32_t r) {
+    char end[128];
+    bool named = false;
+    for (uint32_t i = 0; i < r; i++)
+        named |= pl_row_set_has(a->same, i) && have_one_name(a, i, r);
+    snprintf(end, sizeof end, "%s", a->rows[r].suffix);
+    *strrchr(end, '.') = 0;
+    if (is_one_of_several(a, r))
+        pl_json_append(list, json_string(end));
+    else if (!named)
+        pl_json_append(list, json_string(a->rows[r].module));
+}
+
 /* NULL when out of memory. */
 static json_t *target_list(const struct adapted *a) {
+    if (!a->uniform && splits_experts(a)) return target_expression(a);
     json_t *list = json_array();
     for (uint32_t r = 0; a->uniform && r < a->n_rows; r++)
-        if (pl_row_set_has(a->same, r)) pl_json_append(&list, json_string(a->rows[r].module));
+        if (pl_row_set_has(a->same, r)) put_name(&list, a, r);
     for (uint64_t l = 0; !a->uniform && l < a->p->model->layers; l++)
         put_paths(&list, a, l);
     put_paths(&list, a, PL_NONE);
@@ -71,8 +177,7 @@ static json_t *layer_list(const struct adapted *a) {
     if (!a->uniform || a->layers == 0 || a->layers == a->p->model->layers) return json_null();
     json_t *list = json_array();
     for (uint64_t l = 0; l < a->p->model->layers; l++)
-        if (pl_shape_adapted_rows(&a->p->shape, l) & a->same)
-            pl_json_append(&list, json_integer((json_int_t)l));
+        if (modules_of_layer(a, l) & a->same) pl_json_append(&list, json_integer((json_int_t)l));
     return list;
 }
 
@@ -133,6 +238,8 @@ static json_t *make_config(const struct pl_program *p, const struct pl_job *job)
     json_t *config = pl_json_load(fixed_config, sizeof fixed_config - 1, 0, NULL);
     for (size_t i = 0; i < sizeof varying / sizeof *varying; i++)
         pl_json_set(&config, varying[i].key, varying[i].value);
+    if (a.parameters & p->shape.lora_targets.rows)
+        pl_json_set(&config, "target_parameters", parameter_list(&a));
     return config;
 }
 

@@ -13,51 +13,63 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* The window of a whole tensor of a file. */
-static struct pl_window whole(uint32_t row, uint32_t rank, uint64_t rows, uint64_t cols) {
-    return (struct pl_window){.tensor = PL_NONE,
-                              .row = row,
-                              .master = PL_NONE,
-                              .rank = rank,
-                              .dims = {rows, cols},
-                              .count = rows * (rank == 2 ? cols : 1)};
+/* Returns the A of a parameter that is listed already: the weights of one follow one another. */
+static uint32_t find_listed(const struct pl_merge_files *f, const struct pl_window *a) {
+    for (uint32_t i = f->matrices.n; i > 0; i -= 2)
+        if (strcmp(f->matrices.items[i - 2].name, a->name) == 0) return i - 2;
+    return PL_NONE;
 }
 
-static pl_err add_matrices(struct pl_merge_files *f, const struct pl_param_row *row, uint32_t r,
-                           uint64_t layer, struct pl_diag *d) {
-    uint64_t dims[2][2];
-    pl_window_adapter_dims(row, f->config.r, 'A', dims[0]);
-    pl_window_adapter_dims(row, f->config.r, 'B', dims[1]);
-    struct pl_window a = whole(r, 2, dims[0][0], dims[0][1]);
-    struct pl_window b = whole(r, 2, dims[1][0], dims[1][1]);
-    a.turned = row->slot == PL_SLOT_EMBED;
-    pl_row_set adapted = row->per_layer ? pl_targets_of_layer(&f->targets, layer) : f->targets.once;
-    if (!pl_row_set_has(adapted, r)) return PL_ERR_OK;
-    pl_window_adapter_name(row, layer, 'A', a.name);
-    pl_window_adapter_name(row, layer, 'B', b.name);
-    f->a_of[f->weights.n - 1] = f->matrices.n;
+/* `r`: the row with the adapter, which may be a parameter that the weight is a part of. */
+static pl_err add_matrices(struct pl_merge_files *f, const struct pl_model *m,
+                           const struct pl_param_row *row, uint32_t r, uint64_t layer,
+                           uint32_t which, struct pl_adapter_place *place, struct pl_diag *d) {
+    const pl_row_set adapted =
+        row->per_layer ? pl_targets_of_layer(&f->targets, layer) : f->targets.once;
+    struct pl_window pair[2];
+    for (int i = 0; i < 2; i++) {
+        pair[i] = pl_window_of_adapter(m, row, layer, which, adapted, f->config.r, "AB"[i]);
+        pair[i].row = r;
+        pair[i].count = pair[i].dims[0] * pair[i].dims[1];
+    }
     f->modules++;
-    PL_TRY(pl_windows_append(&f->matrices, &a, d));
-    return pl_windows_append(&f->matrices, &b, d);
+    place->a = pl_row_is_parameter(row) ? find_listed(f, &pair[0]) : PL_NONE;
+    if (place->a != PL_NONE) return PL_ERR_OK;
+    place->a = f->matrices.n;
+    PL_TRY(pl_windows_append(&f->matrices, &pair[0], d));
+    return pl_windows_append(&f->matrices, &pair[1], d);
 }
 
-static pl_err add_tensor(struct pl_merge_files *f, const struct pl_param_row *row, uint32_t r,
-                         uint64_t layer, uint32_t which, struct pl_diag *d) {
-    struct pl_window w = pl_window_of_row(row, layer, which);
+static pl_err add_adapter(struct pl_merge_files *f, const struct pl_model *m,
+                          const struct pl_param_row *rows, uint32_t r, uint64_t layer,
+                          uint32_t which, struct pl_diag *d) {
+    struct pl_adapter_place *place = &f->adapter_of[f->weights.n - 1];
+    const uint32_t n_rows = f->n_rows;
+    *place = (struct pl_adapter_place){.a = PL_NONE};
+    const pl_row_set adapted =
+        rows[r].per_layer ? pl_targets_of_layer(&f->targets, layer) : f->targets.once;
+    const uint32_t by = pl_model_adapted_by(rows, n_rows, adapted, r);
+    if (by == n_rows) return PL_ERR_OK;
+    struct pl_param_row row = rows[by];
+    pl_model_row_in(m, &row, layer);
+    if (pl_row_is_parameter(&row))
+        *place = (struct pl_adapter_place){
+            .expert = which, .experts = row.experts, .row0 = rows[r].row0 - row.row0};
+    return add_matrices(f, m, &row, by, layer, which, place, d);
+}
+
+static pl_err add_tensor(struct pl_merge_files *f, const struct pl_model *m,
+                         const struct pl_param_row *rows, uint32_t r, uint64_t layer,
+                         uint32_t which, struct pl_diag *d) {
+    struct pl_window w = pl_window_of_row(&rows[r], layer, which);
     w.row = r;
     w.count = w.dims[0] * (w.rank == 2 ? w.dims[1] : 1);
-    f->a_of[f->weights.n] = f->whole_of[f->weights.n] = PL_NONE;
-    if (row->slot == PL_SLOT_HEAD) f->head = f->weights.n;
+    f->whole_of[f->weights.n] = PL_NONE;
+    if (rows[r].slot == PL_SLOT_HEAD) f->head = f->weights.n;
     PL_TRY(pl_windows_append(&f->weights, &w, d));
-    return add_matrices(f, row, r, layer, d);
-}
-
-static pl_err add_tensors(struct pl_merge_files *f, const struct pl_param_row *row, uint32_t r,
-                          uint64_t layer, struct pl_diag *d) {
-    for (uint32_t i = 0; i < pl_model_row_tensors(row); i++)
-        PL_TRY(add_tensor(f, row, r, layer, i, d));
-    return PL_ERR_OK;
+    return add_adapter(f, m, rows, r, layer, which, d);
 }
 
 /* A head that was the embedding is a tensor of its own once an adapter changes one of the two, or
@@ -79,19 +91,33 @@ static pl_err add_wholes(struct pl_merge_files *f, const struct pl_param_row *ro
     return PL_ERR_OK;
 }
 
+static pl_err add_tensors(struct pl_merge_files *f, const struct pl_model *m,
+                          const struct pl_param_row *rows, uint32_t r, uint64_t layer,
+                          struct pl_diag *d) {
+    for (uint32_t i = 0; i < pl_model_row_tensors(&rows[r]); i++)
+        PL_TRY(add_tensor(f, m, rows, r, layer, i, d));
+    return PL_ERR_OK;
+}
+
+/* A head of its own is one of the weights only where the merge unties it. */
+static bool is_of_files(const struct pl_merge_files *f, const struct pl_param_row *row) {
+    return !row->module_only || (f->unties && row->slot == PL_SLOT_HEAD);
+}
+
 static pl_err list_tensors(struct pl_merge_files *f, const struct pl_model *m, struct pl_diag *d) {
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
-    uint32_t n_rows = f->unties ? pl_model_modules(m, rows) : pl_model_rows(m, rows);
     uint64_t most = 0;
-    for (uint32_t r = 0; r < n_rows; r++)
+    f->n_rows = pl_model_modules(m, rows);
+    for (uint32_t r = 0; r < f->n_rows; r++)
         most += (m->layers + 1) * pl_model_row_tensors(&rows[r]);
-    f->a_of = pl_malloc(most * sizeof *f->a_of);
+    f->adapter_of = pl_malloc(most * sizeof *f->adapter_of);
     f->whole_of = pl_malloc(most * sizeof *f->whole_of);
-    if (!f->a_of || !f->whole_of) return pl_host_oom(d, "the list of tensors");
+    if (!f->adapter_of || !f->whole_of) return pl_host_oom(d, "the list of tensors");
     for (uint64_t layer = 0; layer < m->layers; layer++)
-        for (uint32_t r = 0; r < n_rows; r++)
-            if ((rows[r].per_layer || layer == 0) && pl_model_row_in(m, &rows[r], layer))
-                PL_TRY(add_tensors(f, &rows[r], r, layer, d));
+        for (uint32_t r = 0; r < f->n_rows; r++)
+            if ((rows[r].per_layer || layer == 0) && is_of_files(f, &rows[r]) &&
+                pl_model_row_in(m, &rows[r], layer))
+                PL_TRY(add_tensors(f, m, rows, r, layer, d));
     f->pairs = f->matrices.n;
     return add_wholes(f, rows, d);
 }
@@ -125,7 +151,7 @@ static pl_err resolve_matrices(struct pl_merge_files *f, const struct pl_model *
     pl_model_modules(m, rows);
     for (size_t i = 0; i < sizeof slots / sizeof *slots; i++) {
         const uint32_t weight = weight_of_slot(f, rows, slots[i], m->tied), before = f->matrices.n;
-        if (weight == PL_NONE || (!compared && f->a_of[weight] == PL_NONE)) continue;
+        if (weight == PL_NONE || (!compared && f->adapter_of[weight].a == PL_NONE)) continue;
         PL_TRY(pl_windows_add_base_copy(&f->matrices, &f->adapter, m, slots[i], PL_NONE, d));
         if (f->matrices.n > before) copies->weight[copies->n++] = weight;
     }
@@ -182,7 +208,7 @@ void pl_merge_files_close(struct pl_merge_files *f) {
     pl_weight_files_close(&f->adapter);
     pl_windows_finish(&f->weights);
     pl_windows_finish(&f->matrices);
-    free(f->a_of);
+    free(f->adapter_of);
     free(f->whole_of);
     *f = (struct pl_merge_files){0};
 }
@@ -260,40 +286,83 @@ static pl_err pass(const struct writer *x, const struct pl_window *w, const stru
     return PL_ERR_OK;
 }
 
-/* out[i,j] = w[j, col+i] for n columns of all rows: W + s (B A)^T of an embedding is W + s A^T B^T,
- * so that A^T takes the place of B, and B^T that of A. */
-static pl_err turned_values(const struct pl_window *w, uint64_t col, uint64_t n,
-                            const struct pl_merge_buffers *buffers, float *out, struct pl_diag *d) {
-    float values[256];
-    const uint64_t rows = w->dims[0], most = sizeof values / sizeof *values;
-    for (uint64_t r = 0; r < rows; r++)
-        for (uint64_t at = 0; at < n; at += most) {
-            const uint64_t some = pl_u64_min(most, n - at);
-            PL_TRY(pl_window_values(w, r * w->dims[1] + col + at, some, buffers, values, d));
-            for (uint64_t i = 0; i < some; i++)
-                out[(at + i) * rows + r] = values[i];
+/* A matrix of numbers of a file: number (i, j) is that many steps after the first. */
+struct matrix {
+    const struct pl_window *of;
+    uint64_t first, step[2], n[2];
+};
+
+static struct matrix turned(struct matrix x) {
+    return (struct matrix){x.of, x.first, {x.step[1], x.step[0]}, {x.n[1], x.n[0]}};
+}
+
+/* out[i, j] = number (i, j), for rows [row, row+n). The inner loop is along the smaller step. */
+static pl_err read_matrix(const struct matrix *x, uint64_t row, uint64_t n,
+                          const struct pl_merge_buffers *buffers, float *out, struct pl_diag *d) {
+    float values[1024];
+    if (x->step[1] == 1 && x->step[0] == x->n[1])
+        return pl_window_values(x->of, x->first + row * x->step[0], n * x->n[1], buffers, out, d);
+    const uint64_t count[2] = {n, x->n[1]}, at[2] = {x->n[1], 1};
+    const int inner = x->step[1] <= x->step[0], outer = !inner;
+    const uint64_t step = x->step[inner];
+    const uint64_t most = (sizeof values / sizeof *values - 1) / step + 1;
+    for (uint64_t i = 0; i < count[outer]; i++)
+        for (uint64_t j = 0, some; j < count[inner]; j += some) {
+            some = pl_u64_min(most, count[inner] - j);
+            PL_TRY(pl_window_values(x->of,
+                                    x->first + row * x->step[0] + i * x->step[outer] + j * step,
+                                    (some - 1) * step + 1, buffers, values, d));
+            for (uint64_t k = 0; k < some; k++)
+                out[i * at[outer] + (j + k) * at[inner]] = values[k * step];
         }
     return PL_ERR_OK;
 }
 
-static pl_err merge(const struct writer *x, const struct pl_window *w, const struct pl_window *a,
-                    struct pl_outbox *o, struct pl_diag *d) {
-    struct pl_merge_buffers buffers = x->work->buffers(x->work->ctx, w->row);
-    const struct pl_window *b = a + 1;
-    uint64_t cols = w->dims[1], r = b->dims[1], rows = buffers.elements / cols;
-    if (a->turned)
-        PL_TRY(turned_values(b, 0, r, &buffers, buffers.a, d));
-    else
-        PL_TRY(pl_window_values(a, 0, a->count, &buffers, buffers.a, d));
-    for (uint64_t row = 0; row < w->dims[0]; row += rows) {
-        uint64_t n = pl_u64_min(rows, w->dims[0] - row);
-        PL_TRY(pl_window_values(w, row * cols, n * cols, &buffers, buffers.values, d));
-        if (a->turned)
-            PL_TRY(turned_values(a, row, n, &buffers, buffers.b, d));
-        else
-            PL_TRY(pl_window_values(b, row * r, n * r, &buffers, buffers.b, d));
+/* A [r, in] and B [out, r] of a weight that is [out, in], or turned round: W + s (B A)^T is
+ * W + s A^T B^T, so that A^T takes the place of B, and B^T that of A. */
+struct product {
+    struct matrix a, b;
+};
+
+static struct product find_product(const struct pl_merge_files *f, const struct pl_window *w,
+                                   const struct pl_adapter_place *place, uint32_t expert) {
+    const struct pl_window *a = &f->matrices.items[place->a], *b = a + 1;
+    const uint64_t r = f->config.r;
+    struct product p = {.a = {a, 0, {a->dims[1], 1}, {r, a->dims[1]}},
+                        .b = {b, 0, {b->dims[1], 1}, {b->dims[0], r}}};
+    if (place->experts) {
+        const uint64_t e = place->expert + expert, all = place->experts;
+        p.a.first = e * r * a->dims[1];
+        p.b = (struct matrix){b, place->row0 * r * all + e, {r * all, all}, {b->dims[0] / r, r}};
+    }
+    if (!a->turned && !w->matrices) return p;
+    return (struct product){.a = turned(p.b), .b = turned(p.a)};
+}
+
+/* Rows of one matrix of a weight, some at a time. */
+static pl_err merge_matrix(const struct writer *x, const struct pl_window *w,
+                           const struct product *p, uint64_t row0, uint64_t rows,
+                           struct pl_outbox *o, struct pl_diag *d) {
+    const struct pl_merge_buffers buffers = x->work->buffers(x->work->ctx, w->row);
+    const uint64_t cols = w->dims[1], most = buffers.elements / cols;
+    PL_TRY(read_matrix(&p->a, 0, p->a.n[0], &buffers, buffers.a, d));
+    for (uint64_t row = 0, n; row < rows; row += n) {
+        n = pl_u64_min(most, rows - row);
+        PL_TRY(pl_window_values(w, (row0 + row) * cols, n * cols, &buffers, buffers.values, d));
+        PL_TRY(read_matrix(&p->b, row, n, &buffers, buffers.b, d));
         PL_TRY(x->work->multiply(x->work->ctx, w->row, n, d));
-        PL_TRY(put_values(x, w, row * cols, &buffers, n * cols, o, d));
+        PL_TRY(put_values(x, w, (row0 + row) * cols, &buffers, n * cols, o, d));
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err merge(const struct writer *x, const struct pl_window *w,
+                    const struct pl_adapter_place *place, struct pl_outbox *o, struct pl_diag *d) {
+    const uint32_t n = w->matrices ? w->matrices : 1;
+    const uint64_t rows = w->dims[0] / n;
+    for (uint32_t e = 0; e < n; e++) {
+        const struct product p = find_product(x->files, w, place, e);
+        PL_TRY(merge_matrix(x, w, &p, e * rows, rows, o, d));
     }
     return PL_ERR_OK;
 }
@@ -303,8 +372,9 @@ static pl_err write_window(void *ctx, const struct pl_window *w, struct pl_outbo
     const struct writer *x = ctx;
     const struct pl_window *of_adapter = x->files->matrices.items;
     const size_t i = (size_t)(w - x->files->weights.items);
-    const uint32_t a = x->files->a_of[i], whole = x->files->whole_of[i];
-    if (a != PL_NONE) return merge(x, w, &of_adapter[a], o, d);
+    const struct pl_adapter_place *place = &x->files->adapter_of[i];
+    const uint32_t whole = x->files->whole_of[i];
+    if (place->a != PL_NONE) return merge(x, w, place, o, d);
     return pass(x, w, whole == PL_NONE ? w : &of_adapter[whole], o, d);
 }
 

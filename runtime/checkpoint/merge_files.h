@@ -20,14 +20,23 @@
 #include "runtime/checkpoint/weight_files.h"
 #include "runtime/checkpoint/windows.h"
 
+/* The adapter of a weight among the matrices of the adapter's files. */
+struct pl_adapter_place {
+    uint32_t a;       /* its A, which its B follows; PL_NONE: it has no adapter */
+    uint32_t expert;  /* the first of `experts` in A and B that the weight is of */
+    uint32_t experts; /* that A and B are of together; 0: A and B are of this weight alone */
+    uint64_t row0;    /* the first row of B that is of the weight */
+};
+
 struct pl_merge_files {
     struct pl_adapter_config config;
     struct pl_weight_files base, adapter;
     struct pl_windows weights;  /* of the model: `row` is the index in pl_model_modules() */
     struct pl_windows matrices; /* of the adapter: each A, followed by its B; then what is whole */
-    uint32_t *a_of;             /* owned, [weights.n]: its A among the matrices, or PL_NONE */
-    uint32_t *whole_of;         /* owned, [weights.n]: what replaces it among them, or PL_NONE */
-    uint32_t pairs;             /* matrices that are A or B */
+    struct pl_adapter_place *adapter_of; /* owned, [weights.n] */
+    uint32_t *whole_of; /* owned, [weights.n]: what replaces it among them, or PL_NONE */
+    uint32_t n_rows;    /* pl_model_modules() */
+    uint32_t pairs;     /* matrices that are A or B */
     struct pl_targets targets;
     bool unties;      /* a tied model comes out with a head of its own */
     uint32_t head;    /* among the weights; of a tied model only where it is untied */

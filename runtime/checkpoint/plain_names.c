@@ -6,7 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum place { AT_START, AFTER_MODEL, ANYWHERE };
+enum place {
+    AT_START,
+    AFTER_MODEL,
+    ANYWHERE,
+    BEFORE_WEIGHTS /* anywhere, but not before the A and B of the inner one of two adapters */
+};
 
 /* Parts of names that say how a model was wrapped and nothing of what it is, as PyTorch 2.9, PEFT
  * 0.21 and transformers 5 write them. `who` is told in a note; NULL: transformers or PEFT reads
@@ -22,7 +27,7 @@ static const struct wrapper {
     {"module.", "DistributedDataParallel", AT_START, true, true},
     {"base_model.model.", "PEFT", AT_START, true, false},
     {"base_model.model.", NULL, AT_START, false, true},
-    {"base_layer.", "PEFT", ANYWHERE, true, false},
+    {"base_layer.", "PEFT", BEFORE_WEIGHTS, true, false},
     {"modules_to_save.default.", NULL, ANYWHERE, false, true},
     {"default.", NULL, ANYWHERE, false, true},
     {"language_model.", NULL, AFTER_MODEL, true,
@@ -50,10 +55,11 @@ static bool begins(const char *s, const char *with) {
 static char *find_part(char *name, const struct wrapper *x) {
     char *at = name;
     if (x->place == AFTER_MODEL && begins(at, model)) at += strlen(model);
-    if (x->place != ANYWHERE) return begins(at, x->part) ? at : NULL;
+    if (x->place < ANYWHERE) return begins(at, x->part) ? at : NULL;
     while ((at = strstr(at, x->part)) && at > name && at[-1] != '.')
         at++;
-    return at;
+    const bool inner = at && x->place == BEFORE_WEIGHTS && begins(at + strlen(x->part), "lora_");
+    return inner ? NULL : at;
 }
 
 /* Every round takes off a part, so that they end; *first is the first that is told. */
@@ -111,7 +117,8 @@ static pl_err check_merged(const struct pl_weight_files *f, struct pl_diag *d) {
     const struct pl_st_file *file = NULL;
     const char *adapter = NULL;
     for (uint64_t i = 0; i < f->n_plain; i++)
-        if (f->plain[i].first && strstr(f->plain[i].entry->name, "base_layer."))
+        if (f->plain[i].first && strstr(f->plain[i].entry->name, "base_layer.") &&
+            !strstr(f->plain[i].name, "base_layer."))
             base = &f->plain[i];
     for (uint32_t i = 0; base && !adapter && i < f->n; i++)
         for (uint64_t k = 0; k < f->files[i].n && !adapter; k++) {

@@ -75,26 +75,46 @@ static pl_err check_copy(const struct pl_window *w, const struct pl_tensor_io *i
     return same ? PL_ERR_OK : pl_window_refuse_copy(w, d);
 }
 
-/* The file has [R,C], the tensor [C,R]: some columns at a time. */
+/* out[i,r] = in[r,i] of elements of a size. */
+static void turn(const char *in, char *out, uint64_t rows, uint64_t cols, uint64_t size) {
+    for (uint64_t r = 0; r < rows; r++)
+        for (uint64_t i = 0; i < cols; i++)
+            memcpy(out + (i * rows + r) * size, in + (r * cols + i) * size, size);
+}
+
+/* Rows [row, row+rows) of columns [col, col+n) of a turned window; all rows, or one column. */
+static pl_err load_block(const struct pl_window *w, const struct pl_tensor_io *io, uint32_t master,
+                         const struct pl_io_piece *piece, uint64_t row, uint64_t rows, uint64_t col,
+                         uint64_t n, struct pl_diag *d) {
+    const enum pl_dtype from = w->entry->dtype;
+    const uint64_t size = pl_dtype_bytes(from), first = col * w->dims[0] + row;
+    for (uint64_t r = 0; r < rows; r++)
+        PL_TRY(read_raw(w, (row + r) * w->dims[1] + col, n, (char *)piece->raw + r * n * size, d));
+    if (!piece->values) {
+        turn(piece->raw, piece->out, rows, n, size);
+        return pl_io_upload(io, w->tensor, w->first + first, piece->out, n * rows, d);
+    }
+    pl_convert_to_f32(piece->out, piece->raw, from, n * rows);
+    turn(piece->out, (char *)piece->values, rows, n, sizeof(float));
+    return store_values(w, io, master, piece, first, n * rows, d);
+}
+
+/* The file has [R,C], the tensor [C,R]: some columns at a time, or a part of one. */
 static pl_err load_turned(const struct pl_window *w, const struct pl_tensor_io *io, uint32_t master,
                           struct pl_diag *d) {
     const enum pl_dtype from = w->entry->dtype;
-    const uint64_t rows = w->dims[0], cols = w->dims[1], size = pl_dtype_bytes(from);
+    const bool as_is = from == io->program->tensors[w->tensor].dtype && master == PL_NONE;
+    const uint64_t size = pl_dtype_bytes(from), rows = w->dims[0], cols = w->dims[1];
     struct pl_io_piece piece = {0};
-    PL_TRY(pl_io_divide_staging(io, size, sizeof(float), sizeof(float), &piece, d));
-    uint64_t most;
-    float *const as_read = piece.out;
-    PL_TRY(pl_window_columns(w, piece.elements, &most, d));
-    for (uint64_t col = 0; col < cols; col += most) {
-        const uint64_t n = pl_u64_min(most, cols - col);
-        for (uint64_t r = 0; r < rows; r++)
-            PL_TRY(read_raw(w, r * cols + col, n, (char *)piece.raw + r * n * size, d));
-        pl_convert_to_f32(as_read, piece.raw, from, n * rows);
-        for (uint64_t r = 0; r < rows; r++)
-            for (uint64_t i = 0; i < n; i++)
-                piece.values[i * rows + r] = as_read[r * n + i];
-        PL_TRY(store_values(w, io, master, &piece, col * rows, n * rows, d));
-    }
+    PL_TRY(pl_io_divide_staging(io, size, as_is ? 0 : sizeof(float), as_is ? size : sizeof(float),
+                                &piece, d));
+    if (as_is) piece.values = NULL;
+    const uint64_t most = pl_u64_max(pl_window_columns(w, piece.elements), 1);
+    const uint64_t together = pl_u64_min(rows, piece.elements);
+    for (uint64_t col = 0; col < cols; col += most)
+        for (uint64_t row = 0; row < rows; row += together)
+            PL_TRY(load_block(w, io, master, &piece, row, pl_u64_min(together, rows - row), col,
+                              pl_u64_min(most, cols - col), d));
     return PL_ERR_OK;
 }
 

@@ -9,21 +9,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Elements [row, row+rows) x [col, col+n) of the file into piece->out. */
+/* Elements [row, row+rows) x [col, col+n) of the file into piece->out: from whole columns, or from
+ * these rows of one where staging holds no column. */
 static pl_err turn_block(const struct pl_window *w, const struct pl_tensor_io *io,
                          const struct pl_io_piece *piece, uint64_t row, uint64_t rows, uint64_t col,
                          uint64_t n, struct pl_diag *d) {
     const uint64_t size = pl_dtype_bytes(w->dtype);
-    uint64_t most;
-    PL_TRY(pl_window_columns(w, piece->elements, &most, d));
-    for (uint64_t at = 0; at < n; at += most) {
-        const uint64_t some = pl_u64_min(most, n - at);
-        PL_TRY(pl_io_download(io, w->tensor, w->first + (col + at) * w->dims[0], piece->raw,
-                              some * w->dims[0], d));
+    const uint64_t most = pl_window_columns(w, piece->elements), skipped = most ? 0 : row;
+    const uint64_t stride = most ? w->dims[0] : rows;
+    for (uint64_t at = 0, some; at < n; at += some) {
+        some = pl_u64_min(pl_u64_max(most, 1), n - at);
+        PL_TRY(pl_io_download(io, w->tensor, w->first + (col + at) * w->dims[0] + skipped,
+                              piece->raw, some * stride, d));
         for (uint64_t r = 0; r < rows; r++)
             for (uint64_t i = 0; i < some; i++)
                 memcpy((char *)piece->out + (r * n + at + i) * size,
-                       (const char *)piece->raw + (i * w->dims[0] + row + r) * size, size);
+                       (const char *)piece->raw + (i * stride + row - skipped + r) * size, size);
     }
     return PL_ERR_OK;
 }

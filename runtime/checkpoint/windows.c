@@ -85,6 +85,11 @@ struct pl_window pl_window_of_row(const struct pl_param_row *row, uint64_t layer
 
 uint32_t pl_window_shape(const struct pl_window *w, uint64_t out[3]) {
     uint32_t n = 0;
+    if (w->folded) {
+        out[0] = w->dims[0] / w->folded;
+        out[1] = w->dims[1] * w->folded;
+        return 2;
+    }
     if (w->matrices) out[n++] = w->matrices;
     out[n++] = w->dims[0] / (w->matrices ? w->matrices : 1);
     if (w->rank == 2) out[n++] = w->dims[1];
@@ -173,44 +178,90 @@ pl_err pl_windows_add_model(struct pl_windows *w, const struct pl_program *p, st
     return PL_ERR_OK;
 }
 
-/* PEFT: base_model.model.<module path>.lora_A.weight; the module path is the weight's name without
- * its last component. */
-void pl_window_adapter_name(const struct pl_param_row *row, uint64_t layer, char which,
-                            char out[PL_WINDOW_NAME]) {
+/* PEFT: base_model.model.<module path>.lora_A.weight; the path of a module is the name of its
+ * weight without the last component, and that of a parameter is the module that holds it. */
+static void adapter_name(const struct pl_param_row *row, uint64_t layer, uint32_t which,
+                         bool inside, char letter, char out[PL_WINDOW_NAME]) {
     char name[128];
-    pl_model_row_name(row, layer, name);
+    pl_model_expert_name(row, layer, which, name);
     char *end = strrchr(name, '.');
     if (end) *end = 0;
     if (row->slot == PL_SLOT_EMBED)
-        snprintf(out, PL_WINDOW_NAME, "base_model.model.%s.lora_embedding_%c", name, which);
+        snprintf(out, PL_WINDOW_NAME, "base_model.model.%s.lora_embedding_%c", name, letter);
     else
-        snprintf(out, PL_WINDOW_NAME, "base_model.model.%s.lora_%c.weight", name, which);
+        snprintf(out, PL_WINDOW_NAME, "base_model.model.%s.%slora_%c.weight", name,
+                 inside ? "base_layer." : "", letter);
 }
 
-/* A of an embedding is [r,V] and B is [C,r]: its input counts tokens. */
-void pl_window_adapter_dims(const struct pl_param_row *row, uint64_t r, char which,
-                            uint64_t out[2]) {
-    const bool looked_up = row->slot == PL_SLOT_EMBED;
-    const uint64_t in = looked_up ? row->rows : row->cols, outs = looked_up ? row->cols : row->rows;
-    out[0] = which == 'A' ? r : outs;
-    out[1] = which == 'A' ? in : r;
+/* PEFT wraps the module that holds the parameters once for each of them, in the order of the class,
+ * so that the last one is outside. */
+static bool is_inside(const struct pl_model *m, const struct pl_param_row *row, uint64_t layer,
+                      pl_row_set adapted) {
+    struct pl_param_row rows[PL_MODEL_SLOT_ROWS];
+    uint32_t index[PL_MODEL_SLOT_ROWS];
+    bool inside = false;
+    if (!pl_row_is_parameter(row) || row->slot != PL_SLOT_EXPERT_GU) return false;
+    const uint32_t n = pl_model_slot_rows(m, layer, PL_SLOT_EXPERT_DOWN, rows, index);
+    for (uint32_t i = 0; i < n; i++)
+        inside |= pl_row_is_parameter(&rows[i]) && pl_row_set_has(adapted, index[i]);
+    return inside;
 }
 
-static pl_err add_adapter_part(struct pl_windows *w, const struct pl_program *p, uint32_t id,
-                               const struct pl_param_row *rows, uint32_t r, uint64_t row0,
-                               struct pl_diag *d) {
+/* A of an embedding is [r,V] and B is [C,r]: its input counts tokens. The A of all E experts of a
+ * parameter lie one after another, [E r, in]; the columns of their B are in the order of ranks,
+ * [out, r E], which is [out r, E] turned round of ours. */
+struct pl_window pl_window_of_adapter(const struct pl_model *m, const struct pl_param_row *row,
+                                      uint64_t layer, uint32_t which, pl_row_set adapted,
+                                      uint64_t r, char letter) {
+    struct pl_slot_shape shape;
+    pl_model_slot(m, layer, row->slot, &shape);
+    const bool swapped = row->slot == PL_SLOT_EMBED || shape.turned, a = letter == 'A';
+    const uint64_t in = swapped ? row->rows : row->cols, out = swapped ? row->cols : row->rows;
+    const bool joined = pl_row_is_parameter(row);
+    struct pl_window w = {.tensor = PL_NONE,
+                          .which = which,
+                          .master = PL_NONE,
+                          .rank = 2,
+                          .finite = true,
+                          .turned = a ? row->slot == PL_SLOT_EMBED : joined,
+                          .folded = !a && joined ? (uint32_t)r : 0,
+                          .dims = {a ? r : out, a ? in : r}};
+    if (joined) w.dims[0] *= a ? row->experts : r;
+    if (joined && !a) w.dims[1] = row->experts;
+    adapter_name(row, layer, which, is_inside(m, row, layer, adapted), letter, w.name);
+    return w;
+}
+
+static struct pl_window adapter_window(const struct pl_program *p, uint32_t id,
+                                       const struct pl_param_row *row, uint32_t r, uint32_t which) {
     const struct pl_tensor *t = &p->tensors[id];
-    bool a = t->role == PL_ROLE_LORA_A;
-    struct pl_window item = {.tensor = id,
-                             .row = r,
-                             .master = find_of(p, PL_ROLE_MASTER, id),
-                             .rank = 2,
-                             .finite = true,
-                             .turned = a && t->slot == PL_SLOT_EMBED};
-    const struct pl_param_row own = row_in(p, id, &rows[r]);
-    pl_window_adapter_dims(&own, p->shape.lora_r, a ? 'A' : 'B', item.dims);
-    pl_window_adapter_name(&own, t->layer, a ? 'A' : 'B', item.name);
-    return add_window(w, p, item, row0, d);
+    const pl_row_set adapted = pl_shape_adapted_rows(&p->shape, t->layer);
+    struct pl_window w =
+        pl_window_of_adapter(p->model, row, t->layer, which, adapted, p->shape.lora_r,
+                             t->role == PL_ROLE_LORA_A ? 'A' : 'B');
+    w.tensor = id;
+    w.row = r;
+    w.master = find_of(p, PL_ROLE_MASTER, id);
+    return w;
+}
+
+/* The A of the parts of an expert lie one after another, and then those of the next expert. */
+static pl_err add_expert_adapters(struct pl_windows *w, const struct pl_program *p, uint32_t id,
+                                  struct pl_diag *d) {
+    const struct pl_tensor *t = &p->tensors[id];
+    const pl_row_set adapted = pl_shape_adapted_rows(&p->shape, t->layer);
+    struct pl_param_row rows[PL_MODEL_SLOT_ROWS];
+    uint32_t index[PL_MODEL_SLOT_ROWS], part = 0;
+    const uint32_t n = pl_model_slot_rows(p->model, t->layer, t->slot, rows, index);
+    for (uint32_t i = 0; i < n; i++) {
+        const bool a = t->role == PL_ROLE_LORA_A;
+        if (!pl_row_set_has(adapted, index[i]) || (!a && t->row != index[i])) continue;
+        const uint64_t own = t->dims[0] / rows[i].experts, row0 = part++ * p->shape.lora_r;
+        for (uint32_t e = 0; e < pl_model_row_tensors(&rows[i]); e++)
+            PL_TRY(add_window(w, p, adapter_window(p, id, &rows[i], index[i], e),
+                              e * own + (a ? row0 : 0), d));
+    }
+    return PL_ERR_OK;
 }
 
 void pl_window_whole_name(const struct pl_param_row *row, char out[PL_WINDOW_NAME]) {
@@ -240,11 +291,17 @@ pl_err pl_windows_add_adapter(struct pl_windows *w, const struct pl_program *p, 
         const struct pl_tensor *t = &p->tensors[id];
         if (is_whole(p, t)) PL_TRY(add_whole(w, p, id, rows, d));
         if (t->role != PL_ROLE_LORA_A && t->role != PL_ROLE_LORA_B) continue;
+        if (is_of_experts(p, id)) {
+            PL_TRY(add_expert_adapters(w, p, id, d));
+            continue;
+        }
         uint64_t held = 0;
         uint32_t n = pl_tensor_parts(p, id, parts);
         for (uint32_t i = 0; i < n; i++) {
-            if (parts[i].row >= n_rows) return layout_error(p, id, "a LoRA matrix", d);
-            PL_TRY(add_adapter_part(w, p, id, rows, parts[i].row, parts[i].row0, d));
+            const uint32_t r = parts[i].row;
+            if (r >= n_rows) return layout_error(p, id, "a LoRA matrix", d);
+            const struct pl_param_row own = row_in(p, id, &rows[r]);
+            PL_TRY(add_window(w, p, adapter_window(p, id, &own, r, 0), parts[i].row0, d));
             held += parts[i].rows;
         }
         if (held != t->dims[0]) return layout_error(p, id, "a stack of LoRA matrices", d);
@@ -279,7 +336,8 @@ static pl_err add_state(struct pl_windows *w, const struct pl_program *p,
         row0 = whole ? 0 : item.first / PL_STATE8_BLOCK;
         item.dims[0] = whole ? t->dims[0] : item.count / PL_STATE8_BLOCK;
         item.dims[1] = 1;
-        item.matrices = 0;
+        item.matrices = item.folded = 0;
+        item.turned = false;
     }
     return add_window(w, p, item, row0, d);
 }
@@ -299,9 +357,6 @@ void pl_windows_finish(struct pl_windows *w) {
     *w = (struct pl_windows){0};
 }
 
-pl_err pl_window_columns(const struct pl_window *w, uint64_t elements, uint64_t *out,
-                         struct pl_diag *d) {
-    *out = pl_u64_min(elements / w->dims[0], w->dims[1]);
-    if (*out) return PL_ERR_OK;
-    return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "a staging buffer holds no column of %s", w->name);
+uint64_t pl_window_columns(const struct pl_window *w, uint64_t elements) {
+    return pl_u64_min(elements / w->dims[0], w->dims[1]);
 }

@@ -40,6 +40,9 @@ struct pl_window {
     bool finite;               /* loading refuses a number that is not */
     bool quantised;            /* `tensor` holds 4-bit codes; values are quantised on the way */
     uint32_t absmax, absmax8;  /* ids of its scales; absmax8 may be PL_NONE */
+    uint32_t
+        folded; /* of a turned window: so many of its rows lie in one row of the file, whose shape
+                        is [dims[0] / folded, folded * dims[1]]; else 0 */
     uint32_t rank;
     uint64_t dims[2];
     uint32_t matrices; /* of the file's tensor, one after another, where it has that dimension: its
@@ -87,15 +90,15 @@ uint32_t pl_window_shape(const struct pl_window *w, uint64_t out[3]);
 /* True if a tensor of a file has that shape; `wanted` gets its text. */
 bool pl_window_fits(const struct pl_window *w, const struct pl_st_entry *e,
                     char wanted[PL_ST_SHAPE_TEXT]);
-/* PEFT's name of the A or B matrix (`which`) of a module. */
-void pl_window_adapter_name(const struct pl_param_row *row, uint64_t layer, char which,
-                            char out[PL_WINDOW_NAME]);
-void pl_window_adapter_dims(const struct pl_param_row *row, uint64_t r, char which,
-                            uint64_t out[2]);
+/* The window of the A or B matrix (`letter`) of an adapter of rank r, with its name and shape and
+ * nothing else. `which` counts pl_model_row_tensors(); `adapted` are the rows with adapters in the
+ * layer, which decide PEFT's names for parameters of experts. */
+struct pl_window pl_window_of_adapter(const struct pl_model *m, const struct pl_param_row *row,
+                                      uint64_t layer, uint32_t which, pl_row_set adapted,
+                                      uint64_t r, char letter);
 /* PEFT's name of a module that is trained whole. */
 void pl_window_whole_name(const struct pl_param_row *row, char out[PL_WINDOW_NAME]);
-/* Counts how many whole columns of a turned window `elements` of it are; none is PLAN_BROKEN. */
-pl_err pl_window_columns(const struct pl_window *w, uint64_t elements, uint64_t *out,
-                         struct pl_diag *d);
+/* Counts how many whole columns of a turned window `elements` of it are. */
+uint64_t pl_window_columns(const struct pl_window *w, uint64_t elements);
 
 #endif

@@ -277,12 +277,20 @@ static void make_stage_valid(struct pl_job *job) {
 
 /* Drops what would conflict, so that the rest of a random job may stay. */
 static void make_valid(struct pl_job *job) {
-    static const char *const lora_keys[] = {
-        "adapter_dtype",       "base_dtype",           "lora_r",
-        "lora_alpha",          "lora_dropout",         "lora_target_modules",
-        "layers_to_transform", "lora_exclude_modules", "layers_pattern",
-        "use_rslora",          "adapter_path",         "save_merged",
-        "lora_modules_to_save"};
+    static const char *const lora_keys[] = {"adapter_dtype",
+                                            "base_dtype",
+                                            "lora_r",
+                                            "lora_alpha",
+                                            "lora_dropout",
+                                            "lora_target_modules",
+                                            "layers_to_transform",
+                                            "lora_exclude_modules",
+                                            "layers_pattern",
+                                            "use_rslora",
+                                            "adapter_path",
+                                            "save_merged",
+                                            "lora_modules_to_save",
+                                            "lora_target_parameters"};
     static const char *const qlora_keys[] = {"quant_type",    "double_quant",
                                              "quantize_head", "quantize_embedding",
                                              "compute_dtype", "unpack_buffer"};

@@ -77,7 +77,6 @@ static const struct {
 } refused[] = {
     {"12", "", {"optimizer=adamw_8bit", NULL}, "no whole number of blocks of states"},
     {"16", "", {"mode=qlora", NULL}, "`mode: qlora`: the matrices of experts"},
-    {"16", "", {"mode=lora", "lora_target_modules=[gate_proj]"}, "experts take no adapters"},
 };
 enum { REFUSED = sizeof refused / sizeof *refused };
 

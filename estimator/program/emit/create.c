@@ -182,24 +182,31 @@ static pl_err create(const struct pl_model *m, const struct pl_job_shape *shape,
     return b.err;
 }
 
-static bool adapts_experts(const struct pl_job_shape *s, const struct pl_model *m) {
-    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
-    const uint32_t n = pl_model_modules(m, rows);
-    for (uint64_t l = 0; l < m->layers && pl_mode_adapts(s->mode); l++)
-        for (uint32_t i = 0; i < n; i++)
-            if (rows[i].experts && pl_row_set_has(pl_shape_adapted_rows(s, (uint32_t)l), i))
-                return true;
-    return false;
+/* True if a matrix, or the A or the B of its adapter, is no whole number of blocks of states. */
+static bool has_rest(const struct pl_job_shape *s, const struct pl_param_row *row, bool adapted) {
+    if (s->mode == PL_MODE_FULL) return row->rows * row->cols % PL_STATE8_BLOCK != 0;
+    return adapted && (s->lora_r * row->rows % PL_STATE8_BLOCK != 0 ||
+                       s->lora_r * row->cols % PL_STATE8_BLOCK != 0);
 }
 
 /* True if a block of states would be of two experts that files hold apart. */
 static bool splits_blocks(const struct pl_job_shape *s, const struct pl_model *m) {
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
-    const uint32_t n = pl_model_rows(m, rows);
+    const uint32_t n = pl_model_modules(m, rows);
     bool splits = false;
-    for (uint32_t i = 0; i < n && s->mode == PL_MODE_FULL && !s->inference; i++)
-        splits |= rows[i].split && rows[i].rows * rows[i].cols % PL_STATE8_BLOCK != 0;
+    for (uint32_t i = 0; i < n && !s->inference; i++)
+        splits |= rows[i].split && has_rest(s, &rows[i], pl_row_set_has(s->lora_targets.rows, i));
     return splits && pl_optimizer_is_in_blocks(s->optimizer);
+}
+
+/* True if ranks would each hold some rows of what files hold turned round, expert by expert. */
+static bool cuts_parameters(const struct pl_job_shape *s, const struct pl_model *m) {
+    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    const uint32_t n = pl_model_modules(m, rows);
+    bool adapts = false;
+    for (uint32_t i = 0; i < n; i++)
+        adapts |= pl_row_is_parameter(&rows[i]) && pl_row_set_has(s->lora_targets.rows, i);
+    return adapts && s->sharding != PL_SHARDING_NONE;
 }
 
 /* Refuses what no operation is there for. */
@@ -214,9 +221,9 @@ static pl_err check_experts(const struct pl_job_shape *s, const struct pl_model 
     } else if (s->mode == PL_MODE_QLORA) {
         why = "`mode: qlora`: the matrices of experts are not held in 4 bits";
         help = "`mode: lora` trains adapters on the attention of this model";
-    } else if (adapts_experts(s, m)) {
-        why = "`lora_target_modules`: the matrices of experts take no adapters";
-        help = "name modules of the attention, or `all-linear`, which is these";
+    } else if (cuts_parameters(s, m)) {
+        why = "`sharding`: ranks cannot share the states of adapters on parameters of experts";
+        help = "`sharding: none` has them whole on every rank";
     } else if (splits_blocks(s, m)) {
         why = "`optimizer`: the experts of this model have no whole number of blocks of states";
         help = "`adamw` has a state for each number";

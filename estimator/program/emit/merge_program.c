@@ -70,8 +70,16 @@ static void finish(struct pl_builder *b) {
     b->p->phases[PL_PHASE_SAVE] = (struct pl_phase_range){.n_ops = b->p->n_ops};
 }
 
-static bool is_targeted(const struct pl_builder *b, uint32_t row) {
-    return pl_row_set_has(b->s->lora_targets.rows | b->s->lora_targets.once, row);
+/* True if a row of the files has an adapter, or is a part of a parameter that has one. */
+static bool is_targeted(const struct pl_builder *b, const struct pl_param_row *rows, uint32_t n,
+                        uint32_t row) {
+    const pl_row_set set = b->s->lora_targets.rows | b->s->lora_targets.once;
+    return pl_model_adapted_by(rows, n, set, row) < n;
+}
+
+/* True for a parameter whose parts are rows of the files. */
+static bool is_in_parts(const struct pl_param_row *row) {
+    return row->module_only && pl_row_is_parameter(row);
 }
 
 void pl_build_merge(struct pl_builder *b) {
@@ -80,10 +88,11 @@ void pl_build_merge(struct pl_builder *b) {
     uint64_t largest = 0;
     b->phase = PL_PHASE_SAVE;
     for (uint32_t i = 0; i < n_rows; i++)
-        if (!is_targeted(b, i)) largest = pl_u64_max(largest, rows[i].rows * rows[i].cols);
+        if (!is_targeted(b, rows, n_rows, i))
+            largest = pl_u64_max(largest, rows[i].rows * rows[i].cols);
     passing(b, pl_u64_min(largest, b->s->stretch));
     for (uint32_t i = 0; i < n_rows; i++)
-        if (is_targeted(b, i)) merging(b, i, &rows[i]);
+        if (is_targeted(b, rows, n_rows, i) && !is_in_parts(&rows[i])) merging(b, i, &rows[i]);
     finish(b);
 }
 
@@ -94,7 +103,7 @@ void pl_build_adapter_export(struct pl_builder *b) {
     uint64_t largest = 0;
     b->phase = PL_PHASE_SAVE;
     for (uint32_t i = 0; i < n_rows; i++)
-        if (is_targeted(b, i))
+        if (is_targeted(b, rows, n_rows, i))
             largest = pl_u64_max(largest, pl_u64_max(rows[i].rows, rows[i].cols) * b->s->lora_r);
     passing(b, largest);
     finish(b);
