@@ -175,9 +175,22 @@ static bool is_whole(const struct pl_adapter_config *c, const char *name) {
     return false;
 }
 
+/* True for a matrix of all experts of a layer, which has the rank so many times. */
+static bool is_of_parameter(const struct pl_adapter_config *c, const char *name) {
+    return c->choice.parameters.n &&
+           (strstr(name, ".experts.lora_") || strstr(name, ".experts.base_layer.lora_"));
+}
+
+static bool has_rank(const struct pl_adapter_config *c, const struct pl_st_entry *e, bool a) {
+    if (e->rank != 2) return false;
+    const uint64_t ranks = e->dims[a ? 0 : 1];
+    return is_of_parameter(c, e->name) ? ranks && ranks % c->r == 0 : ranks == c->r;
+}
+
 /* The other matrix of the pair: lora_A and lora_B have names of one length. */
 static pl_err check_pair(const struct pl_weight_files *f, const struct pl_st_file *file,
-                         const struct pl_st_entry *e, uint64_t r, struct pl_diag *d) {
+                         const struct pl_st_entry *e, const struct pl_adapter_config *c,
+                         struct pl_diag *d) {
     struct pl_window other = {0};
     static const char plain[] = ".lora_", of_embedding[] = ".lora_embedding_";
     const char *mark = strstr(e->name, plain);
@@ -186,17 +199,22 @@ static pl_err check_pair(const struct pl_weight_files *f, const struct pl_st_fil
     if (!mark || (!a && mark[at] != 'B'))
         return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, file->path, 0, 0,
                           "%s: tensor `%s` is no matrix of LoRA", file->path, e->name);
-    if (e->rank != 2 || e->dims[a ? 0 : 1] != r) {
+    if (!has_rank(c, e, a)) {
         char have[PL_ST_SHAPE_TEXT];
         return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, file->path, 0, 0,
                           "%s: tensor `%s` has shape %s, and " PL_ADAPTER_CONFIG " says rank %llu",
                           file->path, e->name, pl_st_shape_text(e->rank, e->dims, have),
-                          (unsigned long long)r);
+                          (unsigned long long)c->r);
     }
     snprintf(other.name, sizeof other.name, "%s", e->name);
     if (strlen(e->name) < sizeof other.name)
         other.name[mark - e->name + (ptrdiff_t)at] = a ? 'B' : 'A';
-    return pl_window_find(f, &other) ? PL_ERR_OK : missing(f, other.name, d);
+    if (!pl_window_find(f, &other)) return missing(f, other.name, d);
+    if (other.entry->rank == 2 && other.entry->dims[a ? 1 : 0] == e->dims[a ? 0 : 1])
+        return PL_ERR_OK;
+    return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, file->path, 0, 0,
+                      "%s: `%s` and `%s` have different ranks", file->path, e->name,
+                      other.entry->name);
 }
 
 static pl_err check_adapter(const struct pl_weight_files *f, const char *dir, struct pl_diag *d) {
@@ -206,7 +224,7 @@ static pl_err check_adapter(const struct pl_weight_files *f, const char *dir, st
     for (uint32_t i = 0; i < f->n; i++)
         for (uint64_t k = 0; k < f->files[i].n && err == PL_ERR_OK; k++) {
             const struct pl_st_entry *e = &f->files[i].entries[k];
-            if (!is_whole(&c, e->name)) err = check_pair(f, &f->files[i], e, c.r, d);
+            if (!is_whole(&c, e->name)) err = check_pair(f, &f->files[i], e, &c, d);
         }
     pl_adapter_config_finish(&c);
     return err;

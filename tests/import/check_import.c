@@ -203,6 +203,8 @@ static const struct {
     {TRL "loss_type: sigmoid\nuse_peft: true\nlora_dropout: 0.1\ndisable_dropout: false\n",
      "lora_dropout", "0.1"},
     {AX "rl: dpo\nsample_packing: true\n", "packing", "false"},
+    {AX "adapter: lora\nlora_target_parameters: [mlp.experts.down_proj]\n",
+     "lora_target_parameters", "[mlp.experts.down_proj]"},
     {LLAMA "stage: dpo\npref_loss: simpo\npref_ftx: 0.2\n", "sft_weight", "0.2"},
     {LLAMA "stage: dpo\npref_loss: hinge\ndpo_label_smoothing: 0.1\n", "label_smoothing", "0"},
     {LLAMA "stage: dpo\nref_model: m\n", "reference", "base"},

@@ -294,6 +294,24 @@ START_TEST(an_adapter_generates_what_its_merge_does) {
 }
 END_TEST
 
+START_TEST(what_a_run_leaves_is_verified) {
+    const struct kind *k = &kinds[_i];
+    make(k->model);
+    TRAIN(0, "output_dir=tuned", "max_steps=1", "save_steps=0", k->targets);
+    struct outcome o = plimsoll_expect(0, dir, (const char *[]){"verify", "tuned", NULL});
+    outcome_finish(&o);
+    char *config = file_read(in_dir(dir, "tuned/adapter_config.json"), NULL);
+    char *rank = strstr(config, "\"r\": 16");
+    ck_assert_ptr_nonnull(rank);
+    memcpy(rank, "\"r\": 12", strlen("\"r\": 12"));
+    file_write(in_dir(dir, "tuned/adapter_config.json"), config);
+    free(config);
+    o = plimsoll_run(dir, (const char *[]){"verify", "tuned", NULL});
+    ck_assert_msg(o.status != 0 && strstr(o.out, "says rank 12"), "%s%s", o.out, o.err);
+    outcome_finish(&o);
+}
+END_TEST
+
 /* --- names ------------------------------------------------------------------------------------ */
 
 /* Layers that differ are written as paths, which say the same again. */
@@ -363,6 +381,7 @@ int main(void) {
     tcase_add_loop_test(tc, a_level_of_recomputation_changes_no_bit, 0, KINDS * LEVELS);
     tcase_add_loop_test(tc, merged_experts_are_the_sums, 0, KINDS);
     tcase_add_loop_test(tc, an_adapter_generates_what_its_merge_does, 0, KINDS);
+    tcase_add_loop_test(tc, what_a_run_leaves_is_verified, 0, KINDS);
     tcase_add_loop_test(tc, what_is_saved_names_what_was_chosen, 0, CHOICES);
     tcase_add_loop_test(tc, what_is_not_computed_is_refused_by_name, 0, REFUSED);
     tcase_add_test(tc, blocks_of_two_experts_are_refused);
