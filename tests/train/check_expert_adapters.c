@@ -118,6 +118,21 @@ START_TEST(an_adapter_begins_as_it_was_saved) {
 }
 END_TEST
 
+/* Random numbers are drawn for each expert. */
+START_TEST(experts_begin_apart) {
+    struct weights w;
+    make(qwen3_moe);
+    TRAIN(0, "output_dir=first", "max_steps=1", "learning_rate=0", kinds[0].targets);
+    weights_open(&w, in_dir(dir, "first"), "adapter_model");
+    const struct weight a =
+        weights_find(&w, "base_model.model.model.layers.0.mlp.experts.0.up_proj.lora_A.weight");
+    const struct weight b =
+        weights_find(&w, "base_model.model.model.layers.0.mlp.experts.1.up_proj.lora_A.weight");
+    ck_assert(!weight_same_bits(&a, &b));
+    weights_close(&w);
+}
+END_TEST
+
 static const char *const levels[] = {"gradient_checkpointing=light", "gradient_checkpointing=mlp",
                                      "gradient_checkpointing=attention",
                                      "gradient_checkpointing=full",
@@ -370,22 +385,31 @@ START_TEST(blocks_of_two_experts_are_refused) {
 }
 END_TEST
 
-int main(void) {
-    Suite *s = suite_create("train.expert_adapters");
-    TCase *tc = tcase_create("runs");
+static TCase *add_case(Suite *s, const char *name) {
+    TCase *tc = tcase_create(name);
     tcase_set_timeout(tc, 60);
     tcase_add_checked_fixture(tc, set_up, tear_down);
+    suite_add_tcase(s, tc);
+    return tc;
+}
+
+int main(void) {
+    Suite *s = suite_create("train.expert_adapters");
+    TCase *tc = add_case(s, "bits");
     tcase_add_loop_test(tc, a_run_resumes_to_the_bit, 0, KINDS * OPTIMIZERS);
     tcase_add_loop_test(tc, masters_resume_to_the_bit, 0, KINDS);
     tcase_add_loop_test(tc, an_adapter_begins_as_it_was_saved, 0, KINDS);
+    tcase_add_test(tc, experts_begin_apart);
+    tc = add_case(s, "levels");
     tcase_add_loop_test(tc, a_level_of_recomputation_changes_no_bit, 0, KINDS * LEVELS);
+    tc = add_case(s, "merged");
     tcase_add_loop_test(tc, merged_experts_are_the_sums, 0, KINDS);
     tcase_add_loop_test(tc, an_adapter_generates_what_its_merge_does, 0, KINDS);
     tcase_add_loop_test(tc, what_a_run_leaves_is_verified, 0, KINDS);
+    tc = add_case(s, "names");
     tcase_add_loop_test(tc, what_is_saved_names_what_was_chosen, 0, CHOICES);
     tcase_add_loop_test(tc, what_is_not_computed_is_refused_by_name, 0, REFUSED);
     tcase_add_test(tc, blocks_of_two_experts_are_refused);
-    suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);
     int failed = srunner_ntests_failed(sr);
