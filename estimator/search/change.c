@@ -47,11 +47,6 @@ static bool trains_a_layer(const struct pl_variant *v) {
     return v->job.freeze_layers < v->q.model->layers;
 }
 
-/* Matrices of experts are not held in 4 bits. */
-static bool may_pack_layers(const struct pl_variant *v) {
-    return trains_a_layer(v) && !(v->q.model->kinds >> PL_LAYER_EXPERTS & 1);
-}
-
 /* True if the user asks for updates in the backward pass, which several micro-batches of a step
  * cannot have. */
 static bool updates_by_request(const struct pl_job *job) {

@@ -114,6 +114,7 @@ pl_err pl_window_find_codes(struct pl_window *w, const struct pl_weight_files *f
                             struct pl_diag *d) {
     const struct reader r = {f, w, err, d};
     struct pl_stored_codes stored = {0};
+    if (w->matrices) return refuse(&r, "", "holds the codes of all experts as those of one matrix");
     if (w->entry->end - w->entry->begin != pl_quant_codes_bytes(w->count))
         return refuse(&r, "", "holds another number of codes than the model has values");
     PL_TRY(find_scales(&r, &stored));
@@ -121,14 +122,15 @@ pl_err pl_window_find_codes(struct pl_window *w, const struct pl_weight_files *f
     return PL_ERR_OK;
 }
 
-/* n elements of an entry into a tensor, as they are. */
+/* n elements of an entry to element `first` of a tensor, as they are. */
 static pl_err copy(const struct pl_tensor_io *io, const struct pl_st_file *file,
-                   const struct pl_st_entry *e, uint32_t tensor, uint64_t n, struct pl_diag *d) {
+                   const struct pl_st_entry *e, uint32_t tensor, uint64_t first, uint64_t n,
+                   struct pl_diag *d) {
     uint64_t size = pl_dtype_bytes(e->dtype), most = io->staging_bytes / size;
     for (uint64_t at = 0; at < n; at += most) {
         uint64_t some = pl_u64_min(most, n - at);
         PL_TRY(pl_st_read(file, e, at * size, io->staging, some * size, d));
-        PL_TRY(pl_io_upload(io, tensor, at, io->staging, some, d));
+        PL_TRY(pl_io_upload(io, tensor, first + at, io->staging, some, d));
     }
     return PL_ERR_OK;
 }
@@ -139,9 +141,10 @@ pl_err pl_window_load_codes(const struct pl_window *w, const struct pl_tensor_io
     uint64_t blocks = pl_quant_blocks(w->count), nests = pl_quant_nests(w->count);
     if (!io->staging || io->staging_bytes < PL_STAGING_MIN)
         return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "there is no staging buffer");
-    PL_TRY(copy(io, w->file, w->entry, w->tensor, pl_quant_codes_bytes(w->count), d));
-    if (!s->nested) return copy(io, s->absmax_file, s->absmax, w->absmax, blocks, d);
-    PL_TRY(copy(io, s->absmax_file, s->absmax, w->absmax8, blocks, d));
-    PL_TRY(copy(io, s->nested_file, s->nested, w->absmax, nests, d));
-    return pl_io_upload(io, w->absmax, nests, &s->offset, 1, d);
+    const struct pl_codes_place own = pl_window_codes_place(w, 0);
+    PL_TRY(copy(io, w->file, w->entry, w->tensor, own.codes, pl_quant_codes_bytes(w->count), d));
+    if (!s->nested) return copy(io, s->absmax_file, s->absmax, w->absmax, own.absmax, blocks, d);
+    PL_TRY(copy(io, s->absmax_file, s->absmax, w->absmax8, own.absmax8, blocks, d));
+    PL_TRY(copy(io, s->nested_file, s->nested, w->absmax, own.absmax, nests, d));
+    return pl_io_upload(io, w->absmax, own.absmax + nests, &s->offset, 1, d);
 }

@@ -28,6 +28,9 @@ struct work {
     const struct pl_window_values *values; /* NULL: those of the file */
     struct pl_device *on;                  /* whose kernels run; NULL: the host does it */
     struct cut cut;
+    uint64_t n;                /* values of a matrix */
+    uint64_t from;             /* the first of the matrix at hand, among those of the window */
+    struct pl_codes_place own; /* of that matrix */
     struct pl_diag *d;
 };
 
@@ -55,7 +58,7 @@ static uint64_t value_bytes(const struct work *k) {
 }
 
 static pl_err cut_staging(struct work *k) {
-    const uint64_t parts = 6, all = pl_quant_nests(k->w->count);
+    const uint64_t parts = 6, all = pl_quant_nests(k->n);
     const uint64_t absmax = PL_QUANT_NEST * sizeof(float); /* of a group */
     uint64_t group = PL_QUANT_GROUP * (raw_bytes(k) + value_bytes(k));
     if (!k->on) group += PL_QUANT_GROUP / 2 + PL_QUANT_NEST + sizeof(float);
@@ -96,12 +99,13 @@ static struct pl_view vector(void *p, uint64_t n, enum pl_dtype dtype) {
 static pl_err read_values(const struct work *k, uint64_t at, uint64_t n) {
     if (k->values) {
         const struct pl_start_rule rule = pl_start_rule_of(&k->values->attr, k->values->seed);
-        if (!k->on) pl_start_values(&rule, at, n, k->cut.values);
+        if (!k->on) pl_start_values(&rule, k->from + at, n, k->cut.values);
         return PL_ERR_OK;
     }
     const enum pl_dtype type = k->w->entry->dtype;
     const uint64_t bytes = pl_dtype_bytes(type);
-    PL_TRY(pl_st_read(k->w->file, k->w->entry, at * bytes, k->cut.raw, n * bytes, k->d));
+    PL_TRY(
+        pl_st_read(k->w->file, k->w->entry, (k->from + at) * bytes, k->cut.raw, n * bytes, k->d));
     if (value_bytes(k)) pl_convert_to_f32(k->cut.values, k->cut.raw, type, n);
     return PL_ERR_OK;
 }
@@ -111,9 +115,11 @@ static pl_err quantise_on_host(const struct work *k, uint64_t at, uint64_t n) {
     float *absmax = absmax_of(k, at);
     pl_quant_absmax(k->cut.values, n, absmax);
     pl_quant_codes(w->quant, k->cut.values, n, absmax, k->cut.codes);
-    PL_TRY(pl_io_upload(k->io, w->tensor, at / 2, k->cut.codes, pl_quant_codes_bytes(n), k->d));
+    PL_TRY(pl_io_upload(k->io, w->tensor, k->own.codes + at / 2, k->cut.codes,
+                        pl_quant_codes_bytes(n), k->d));
     if (w->absmax8 != PL_NONE) return PL_ERR_OK;
-    return pl_io_upload(k->io, w->absmax, at / PL_QUANT_BLOCK, absmax, pl_quant_blocks(n), k->d);
+    return pl_io_upload(k->io, w->absmax, k->own.absmax + at / PL_QUANT_BLOCK, absmax,
+                        pl_quant_blocks(n), k->d);
 }
 
 static pl_err quantise_by_kernel(const struct work *k, uint64_t at, uint64_t n) {
@@ -132,11 +138,13 @@ static pl_err quantise_by_kernel(const struct work *k, uint64_t at, uint64_t n) 
         c.in[PL_QUANT4_X] = vector(k->cut.raw, n, w->entry->dtype);
     }
     attr.quant = w->quant;
-    attr.first_element = at;
-    c.out[PL_QUANT4_OUT_CODES] = pl_io_view(k->io, w->tensor, at / 2, pl_quant_codes_bytes(n));
-    c.out[PL_QUANT4_OUT_ABSMAX] = w->absmax8 == PL_NONE
-                                      ? pl_io_view(k->io, w->absmax, at / PL_QUANT_BLOCK, blocks)
-                                      : vector(absmax_of(k, at), blocks, PL_DTYPE_F32);
+    attr.first_element = k->from + at;
+    c.out[PL_QUANT4_OUT_CODES] =
+        pl_io_view(k->io, w->tensor, k->own.codes + at / 2, pl_quant_codes_bytes(n));
+    c.out[PL_QUANT4_OUT_ABSMAX] =
+        w->absmax8 == PL_NONE
+            ? pl_io_view(k->io, w->absmax, k->own.absmax + at / PL_QUANT_BLOCK, blocks)
+            : vector(absmax_of(k, at), blocks, PL_DTYPE_F32);
     return pl_io_run(k->io, k->on, w->tensor, PL_OP_QUANT4, &c, k->d);
 }
 
@@ -149,8 +157,8 @@ static pl_err quantise_piece(const struct work *k, uint64_t at, uint64_t n) {
 
 static pl_err nest_piece(const struct work *k, uint64_t at, uint64_t n, float offset) {
     const struct pl_window *w = k->w;
-    const uint64_t blocks = pl_quant_blocks(n), block = at / PL_QUANT_BLOCK;
-    const uint64_t nests = pl_quant_nests(n), nest = at / PL_QUANT_GROUP;
+    const uint64_t blocks = pl_quant_blocks(n), block = k->own.absmax8 + at / PL_QUANT_BLOCK;
+    const uint64_t nests = pl_quant_nests(n), nest = k->own.absmax + at / PL_QUANT_GROUP;
     if (k->on) {
         const struct pl_attr attr = {.offset = offset};
         struct pl_call c = {.attr = &attr};
@@ -171,23 +179,36 @@ static double add_absmax(double sum, const float *absmax, uint64_t blocks) {
     return sum;
 }
 
-pl_err pl_window_quantise(const struct pl_window *w, const struct pl_tensor_io *io,
-                          const struct pl_window_values *values, struct pl_diag *d) {
-    struct work k = {.w = w, .io = io, .values = values, .d = d};
+/* ---- matrices ---- */
+
+static pl_err quantise_matrix(const struct work *k) {
+    const struct pl_window *w = k->w;
     double sum = 0;
-    k.on = pl_io_kernel_device(io, w->tensor, PL_OP_QUANT4);
-    PL_TRY(cut_staging(&k));
-    for (uint64_t at = 0; at < w->count; at += k.cut.elements) {
-        uint64_t n = pl_u64_min(k.cut.elements, w->count - at);
-        PL_TRY(quantise_piece(&k, at, n));
-        if (w->absmax8 != PL_NONE) sum = add_absmax(sum, absmax_of(&k, at), pl_quant_blocks(n));
+    for (uint64_t at = 0; at < k->n; at += k->cut.elements) {
+        uint64_t n = pl_u64_min(k->cut.elements, k->n - at);
+        PL_TRY(quantise_piece(k, at, n));
+        if (w->absmax8 != PL_NONE) sum = add_absmax(sum, absmax_of(k, at), pl_quant_blocks(n));
     }
     if (w->absmax8 == PL_NONE) return PL_ERR_OK;
-    const float offset = w->count ? (float)(sum / (double)pl_quant_blocks(w->count)) : 0;
-    for (uint64_t at = 0; at < w->count; at += k.cut.elements) {
-        uint64_t n = pl_u64_min(k.cut.elements, w->count - at);
-        if (!k.cut.whole) PL_TRY(quantise_piece(&k, at, n));
-        PL_TRY(nest_piece(&k, at, n, offset));
+    const float offset = k->n ? (float)(sum / (double)pl_quant_blocks(k->n)) : 0;
+    for (uint64_t at = 0; at < k->n; at += k->cut.elements) {
+        uint64_t n = pl_u64_min(k->cut.elements, k->n - at);
+        if (!k->cut.whole) PL_TRY(quantise_piece(k, at, n));
+        PL_TRY(nest_piece(k, at, n, offset));
     }
-    return pl_io_upload(io, w->absmax, pl_quant_nests(w->count), &offset, 1, d);
+    return pl_io_upload(k->io, w->absmax, k->own.absmax + pl_quant_nests(k->n), &offset, 1, k->d);
+}
+
+pl_err pl_window_quantise(const struct pl_window *w, const struct pl_tensor_io *io,
+                          const struct pl_window_values *values, struct pl_diag *d) {
+    const uint64_t matrices = pl_window_matrices(w);
+    struct work k = {.w = w, .io = io, .values = values, .n = w->count / matrices, .d = d};
+    k.on = pl_io_kernel_device(io, w->tensor, PL_OP_QUANT4);
+    PL_TRY(cut_staging(&k));
+    for (uint64_t i = 0; i < matrices; i++) {
+        k.from = i * k.n;
+        k.own = pl_window_codes_place(w, i);
+        PL_TRY(quantise_matrix(&k));
+    }
+    return PL_ERR_OK;
 }

@@ -30,9 +30,32 @@ pl_err pl_windows_append(struct pl_windows *w, const struct pl_window *item, str
     return PL_ERR_OK;
 }
 
-/* Codes hold two values an element, and one module a tensor. */
-static bool fits_codes(const struct pl_tensor *t, const struct pl_window *item) {
-    return item->first == 0 && t->bytes == pl_quant_codes_bytes(item->count);
+/* The experts whose matrices, or vectors, a tensor has; 0: it is of no experts. */
+static uint32_t experts_of(const struct pl_program *p, uint32_t id) {
+    const struct pl_tensor *t = &p->tensors[id];
+    struct pl_slot_shape shape;
+    pl_model_slot(p->model, t->layer, t->slot, &shape);
+    return shape.experts;
+}
+
+/* Codes hold two values an element, and one module a tensor: one matrix, or that of each expert. */
+static bool fits_codes(const struct pl_program *p, const struct pl_window *item) {
+    const struct pl_tensor *t = &p->tensors[item->tensor];
+    const uint64_t all = pl_u64_max(experts_of(p, item->tensor), 1),
+                   here = pl_window_matrices(item);
+    return item->which <= all - here && t->bytes == all * pl_quant_codes_bytes(item->count / here);
+}
+
+/* Codes and scales of the experts' matrices lie one after another; each has an offset after its
+ * nests. */
+struct pl_codes_place pl_window_codes_place(const struct pl_window *w, uint64_t matrix) {
+    const uint64_t n = w->count / pl_window_matrices(w), at = w->which + matrix;
+    const bool nested = w->absmax8 != PL_NONE;
+    return (struct pl_codes_place){
+        .codes = at * pl_quant_codes_bytes(n),
+        .absmax = at * (nested ? pl_quant_nests(n) + 1 : pl_quant_blocks(n)),
+        .absmax8 = nested ? at * pl_quant_blocks(n) : 0,
+    };
 }
 
 /* A window of whole rows [row0, row0+rows) of tensor `id`. */
@@ -42,7 +65,7 @@ static pl_err add_window(struct pl_windows *w, const struct pl_program *p, struc
     uint64_t cols = item.rank == 2 ? item.dims[1] : 1, end, elements;
     if (!pl_u64_mul(row0, cols, &item.first) || !pl_u64_mul(item.dims[0], cols, &item.count) ||
         !pl_u64_add(item.first, item.count, &end) || !tensor_elements(t, &elements) ||
-        (item.quantised ? !fits_codes(t, &item) : end > elements))
+        (item.quantised ? !fits_codes(p, &item) : end > elements))
         return layout_error(p, item.tensor, item.name, d);
     item.dtype = p->tensors[item.tensor].dtype;
     return pl_windows_append(w, &item, d);
@@ -104,18 +127,30 @@ bool pl_window_fits(const struct pl_window *w, const struct pl_st_entry *e,
     return e->rank == rank && memcmp(e->dims, dims, rank * sizeof *dims) == 0;
 }
 
-static struct pl_window weight_window(const struct pl_program *p, uint32_t id, uint32_t r,
-                                      const struct pl_param_row *row, uint32_t which) {
-    const struct pl_tensor *t = &p->tensors[id];
-    bool codes = t->role == PL_ROLE_CODES;
+/* The tensors of a program that hold a weight, for its windows. */
+struct holder {
+    uint32_t id, master, absmax, absmax8;
+};
+
+static struct holder holder_of(const struct pl_program *p, uint32_t id) {
+    const bool codes = p->tensors[id].role == PL_ROLE_CODES;
+    return (struct holder){.id = id,
+                           .master = find_of(p, PL_ROLE_MASTER, id),
+                           .absmax = codes ? find_of(p, PL_ROLE_ABSMAX, id) : PL_NONE,
+                           .absmax8 = codes ? find_of(p, PL_ROLE_ABSMAX8, id) : PL_NONE};
+}
+
+static struct pl_window weight_window(const struct pl_program *p, const struct holder *h,
+                                      uint32_t r, const struct pl_param_row *row, uint32_t which) {
+    const struct pl_tensor *t = &p->tensors[h->id];
     struct pl_window item = pl_window_of_row(row, t->layer, which);
-    item.tensor = id;
+    item.tensor = h->id;
     item.row = r;
-    item.master = find_of(p, PL_ROLE_MASTER, id);
-    item.quantised = codes;
+    item.master = h->master;
+    item.quantised = t->role == PL_ROLE_CODES;
     item.quant = p->shape.quant;
-    item.absmax = codes ? find_of(p, PL_ROLE_ABSMAX, id) : PL_NONE;
-    item.absmax8 = codes ? find_of(p, PL_ROLE_ABSMAX8, id) : PL_NONE;
+    item.absmax = h->absmax;
+    item.absmax8 = h->absmax8;
     return item;
 }
 
@@ -128,26 +163,22 @@ static uint32_t row_in_files(const struct pl_program *p, const struct pl_param_r
     return r;
 }
 
-static bool is_of_experts(const struct pl_program *p, uint32_t id) {
-    struct pl_slot_shape shape;
-    pl_model_slot(p->model, p->tensors[id].layer, p->tensors[id].slot, &shape);
-    return shape.experts > 0;
-}
-
 /* The tensors of the files that a tensor with the matrices, or vectors, of all experts of a layer
  * is made of. */
 static pl_err add_experts(struct pl_windows *w, const struct pl_program *p, uint32_t id,
                           struct pl_diag *d) {
     const struct pl_tensor *t = &p->tensors[id];
+    const struct holder holder = holder_of(p, id);
     struct pl_param_row rows[PL_MODEL_SLOT_ROWS];
     uint32_t index[PL_MODEL_SLOT_ROWS];
     const uint32_t n = pl_model_slot_rows(p->model, t->layer, t->slot, rows, index);
     for (uint32_t i = 0; i < n; i++) {
-        if (rows[i].module_only) continue;
+        const bool codes = t->role == PL_ROLE_CODES; /* of one row alone */
+        if (rows[i].module_only || (codes && index[i] != t->row)) continue;
         const uint64_t own = t->dims[0] / rows[i].experts;
         for (uint32_t e = 0; e < pl_model_row_tensors(&rows[i]); e++)
-            PL_TRY(add_window(w, p, weight_window(p, id, index[i], &rows[i], e),
-                              e * own + rows[i].row0, d));
+            PL_TRY(add_window(w, p, weight_window(p, &holder, index[i], &rows[i], e),
+                              codes ? 0 : e * own + rows[i].row0, d));
     }
     return PL_ERR_OK;
 }
@@ -155,12 +186,13 @@ static pl_err add_experts(struct pl_windows *w, const struct pl_program *p, uint
 static pl_err add_weight(struct pl_windows *w, const struct pl_program *p, uint32_t id,
                          const struct pl_param_row *rows, struct pl_diag *d) {
     struct pl_part parts[PL_MAX_PARTS];
-    if (is_of_experts(p, id)) return add_experts(w, p, id, d);
+    if (experts_of(p, id)) return add_experts(w, p, id, d);
+    const struct holder holder = holder_of(p, id);
     uint32_t n = pl_tensor_parts(p, id, parts);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t r = row_in_files(p, rows, parts[i].row);
         const struct pl_param_row own = row_in(p, id, &rows[r]);
-        PL_TRY(add_window(w, p, weight_window(p, id, r, &own, 0), parts[i].row0, d));
+        PL_TRY(add_window(w, p, weight_window(p, &holder, r, &own, 0), parts[i].row0, d));
     }
     return PL_ERR_OK;
 }
@@ -277,7 +309,8 @@ static pl_err add_whole(struct pl_windows *w, const struct pl_program *p, uint32
                         const struct pl_param_row *rows, struct pl_diag *d) {
     struct pl_part part[PL_MAX_PARTS];
     pl_tensor_parts(p, id, part);
-    struct pl_window item = weight_window(p, id, part->row, &rows[part->row], 0);
+    const struct holder holder = holder_of(p, id);
+    struct pl_window item = weight_window(p, &holder, part->row, &rows[part->row], 0);
     pl_window_whole_name(&rows[part->row], item.name);
     item.finite = true;
     return add_window(w, p, item, 0, d);
@@ -291,7 +324,7 @@ pl_err pl_windows_add_adapter(struct pl_windows *w, const struct pl_program *p, 
         const struct pl_tensor *t = &p->tensors[id];
         if (is_whole(p, t)) PL_TRY(add_whole(w, p, id, rows, d));
         if (t->role != PL_ROLE_LORA_A && t->role != PL_ROLE_LORA_B) continue;
-        if (is_of_experts(p, id)) {
+        if (experts_of(p, id)) {
             PL_TRY(add_expert_adapters(w, p, id, d));
             continue;
         }
@@ -314,8 +347,7 @@ pl_err pl_windows_add_adapter(struct pl_windows *w, const struct pl_program *p, 
 static bool is_state_of(const struct pl_program *p, const struct pl_tensor *t,
                         const struct pl_window *w) {
     if (t->role < PL_ROLE_STATE || t->role > PL_ROLE_MASTER || t->of != w->tensor) return false;
-    return !pl_state_is_of_part(&p->shape, t->role) || t->row == w->row ||
-           is_of_experts(p, w->tensor);
+    return !pl_state_is_of_part(&p->shape, t->role) || t->row == w->row || experts_of(p, w->tensor);
 }
 
 static pl_err add_state(struct pl_windows *w, const struct pl_program *p,
@@ -323,7 +355,7 @@ static pl_err add_state(struct pl_windows *w, const struct pl_program *p,
     struct pl_window item = *base;
     const struct pl_tensor *t = &p->tensors[id];
     uint64_t cols = item.rank == 2 ? item.dims[1] : 1;
-    const bool of_part = pl_state_is_of_part(&p->shape, t->role) && !is_of_experts(p, item.tensor);
+    const bool of_part = pl_state_is_of_part(&p->shape, t->role) && !experts_of(p, item.tensor);
     uint64_t row0 = cols && !of_part ? item.first / cols : 0;
     const size_t length = strlen(item.name);
     item.tensor = id;

@@ -47,13 +47,27 @@ struct pl_window {
     uint64_t dims[2];
     uint32_t matrices; /* of the file's tensor, one after another, where it has that dimension: its
                           shape is [matrices, dims[0] / matrices, dims[1]]; else 0 */
-    uint64_t first, count; /* elements of the tensor; of codes, values from the first one on */
-    enum pl_quant quant;   /* of a quantised window */
+    uint64_t first,
+        count;           /* elements of the tensor; of codes, 0 and the values that they stand for,
+                              of the matrices of experts from `which` on */
+    enum pl_quant quant; /* of a quantised window */
     /* Filled by pl_windows_resolve; borrowed from the opened files. */
     const struct pl_st_file *file;
     const struct pl_st_entry *entry;
     struct pl_stored_codes stored;
 };
+
+/* Returns how many matrices a window has; those of codes are quantised each by itself. */
+static inline uint64_t pl_window_matrices(const struct pl_window *w) {
+    return w->matrices ? w->matrices : 1;
+}
+
+/* The elements of the tensors of a quantised window that the codes and scales of a matrix begin
+ * with. */
+struct pl_codes_place {
+    uint64_t codes, absmax, absmax8;
+};
+struct pl_codes_place pl_window_codes_place(const struct pl_window *w, uint64_t matrix);
 
 struct pl_windows {
     struct pl_window *items; /* owned */

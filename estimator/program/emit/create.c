@@ -218,9 +218,6 @@ static pl_err check_experts(const struct pl_job_shape *s, const struct pl_model 
         why = "the experts of this model are stored in MXFP4, which is not read";
         help = "save its weights in bf16 first: transformers does with "
                "Mxfp4Config(dequantize=True)";
-    } else if (s->mode == PL_MODE_QLORA) {
-        why = "`mode: qlora`: the matrices of experts are not held in 4 bits";
-        help = "`mode: lora` trains adapters on the attention of this model";
     } else if (cuts_parameters(s, m)) {
         why = "`sharding`: ranks cannot share the states of adapters on parameters of experts";
         help = "`sharding: none` has them whole on every rank";

@@ -205,12 +205,13 @@ bool pl_build_embedding_trains(const struct pl_builder *b); /* the embedding its
 uint64_t pl_build_lowest_layer(const struct pl_builder *b);
 
 /* --- quantised.c: base weights in 4 bits --- */
-bool pl_build_is_quantised(const struct pl_builder *b, enum pl_slot slot);
+bool pl_build_is_quantised(const struct pl_builder *b, uint64_t layer, enum pl_slot slot);
 void pl_build_quantised_weight(struct pl_builder *b, enum pl_slot slot, uint64_t layer);
 /* The matrix of a slot in the form that products need: the weight itself, whole; or, for a slot in
  * 4 bits, transient copies of pieces of it. A matrix larger than the largest module of a layer is
  * copied module by module, the head in as many rows; and these in panels of rows or of columns, if
- * unpack_bytes is less than their size. */
+ * unpack_bytes is less than their size. The matrices of experts are copied some whole experts at a
+ * time, whatever the axis. */
 enum pl_panel_axis { PL_PANEL_ROWS, PL_PANEL_COLS };
 struct pl_piece {
     struct pl_val w;

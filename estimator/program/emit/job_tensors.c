@@ -49,7 +49,7 @@ static void add_weight(struct pl_builder *b, enum pl_slot slot, uint64_t layer) 
     *id = PL_NONE;
     const bool copy = slot == PL_SLOT_HEAD && pl_shape_unties(b->s, b->m);
     if (!shape.present && !copy) return;
-    if (pl_build_is_quantised(b, slot)) {
+    if (pl_build_is_quantised(b, layer, slot)) {
         pl_build_quantised_weight(b, slot, layer);
         return;
     }

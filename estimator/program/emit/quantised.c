@@ -7,7 +7,9 @@
  *
  * Where unpack_bytes says how large such a tensor may be, larger matrices come in panels: forward
  * in panels of rows, each of which makes columns of y; backward in panels of columns, each of which
- * makes columns of dx. So every element of either is one sum, as it is of the whole matrix. */
+ * makes columns of dx. So every element of either is one sum, as it is of the whole matrix.
+ * The matrices of experts are unpacked some experts at a time, in either direction: a row of y, or
+ * of dx, is of one expert. */
 #include "estimator/program/emit/brief.h"
 
 #include "estimator/base/checked.h"
@@ -20,10 +22,10 @@ static enum pl_slot holder_of(const struct pl_builder *b, enum pl_slot slot) {
 
 /* Decoder linears, and a head and an embedding where asked for; routers, norms and biases keep 16
  * bits or more. */
-bool pl_build_is_quantised(const struct pl_builder *b, enum pl_slot slot) {
+bool pl_build_is_quantised(const struct pl_builder *b, uint64_t layer, enum pl_slot slot) {
     struct pl_slot_shape shape;
     slot = holder_of(b, slot);
-    pl_model_slot(b->m, b->layer, slot, &shape);
+    pl_model_slot(b->m, layer, slot, &shape);
     if (!b->quant || !shape.present || shape.vector || slot == PL_SLOT_ROUTER) return false;
     return shape.per_layer ||
            (slot == PL_SLOT_HEAD ? b->s->quantize_head : b->s->quantize_embedding);
@@ -44,8 +46,11 @@ static uint32_t add_tensor(struct pl_builder *b, const char *name, enum pl_role 
                                                  .slot = slot});
 }
 
+/* Every expert has a matrix of its own: their codes lie one after another, and so do their scales.
+ */
 static void add_module(struct pl_builder *b, struct pl_quant_slot *q, uint64_t layer, uint32_t row,
                        const struct pl_param_row *r) {
+    const uint64_t matrices = r->experts ? r->experts : 1;
     uint64_t n, scales;
     uint32_t p = q->n_parts++;
     if (!pl_u64_mul(r->rows, r->cols, &n)) n = 0; /* pl_model_read has checked the product (M2) */
@@ -53,16 +58,16 @@ static void add_module(struct pl_builder *b, struct pl_quant_slot *q, uint64_t l
     q->row0[p] = (uint32_t)r->row0;
     q->rows[p] = (uint32_t)r->rows;
     q->codes[p] = add_tensor(b, "codes", PL_ROLE_CODES, r->slot, layer, row, PL_NONE,
-                             pl_quant_codes_bytes(n), PL_DTYPE_U8);
+                             matrices * pl_quant_codes_bytes(n), PL_DTYPE_U8);
     q->absmax8[p] = PL_NONE;
     scales = pl_quant_blocks(n);
     if (b->s->double_quant) {
         q->absmax8[p] = add_tensor(b, "absmax8", PL_ROLE_ABSMAX8, r->slot, layer, row, q->codes[p],
-                                   scales, PL_DTYPE_U8);
+                                   matrices * scales, PL_DTYPE_U8);
         scales = pl_quant_nests(n) + 1; /* the offset comes after them */
     }
-    q->absmax[p] = add_tensor(b, "absmax", PL_ROLE_ABSMAX, r->slot, layer, row, q->codes[p], scales,
-                              PL_DTYPE_F32);
+    q->absmax[p] = add_tensor(b, "absmax", PL_ROLE_ABSMAX, r->slot, layer, row, q->codes[p],
+                              matrices * scales, PL_DTYPE_F32);
 }
 
 void pl_build_quantised_weight(struct pl_builder *b, enum pl_slot slot, uint64_t layer) {
@@ -107,6 +112,35 @@ static void dequantise(struct pl_builder *b, const struct pl_quant_slot *q, uint
     const struct pl_attr attr = {.quant = b->s->quant,
                                  .first_element = over + piece->col0,
                                  .columns = piece->cols < cols ? (uint32_t)cols : 0};
+    PL_EMIT(b, DEQUANT4, attr, in, out);
+}
+
+/* The matrices of module p of the experts of a piece into their rows of tensor `id`. The offset of
+ * each comes after its nests. */
+static void dequantise_experts(struct pl_builder *b, const struct pl_quant_slot *q, uint32_t p,
+                               const struct pl_piece *piece, const struct pl_slot_shape *shape,
+                               uint32_t id) {
+    if (b->err != PL_ERR_OK) return;
+    const uint64_t own = shape->rows / shape->experts, elements = q->rows[p] * shape->cols;
+    const uint64_t first = piece->row0 / own, n = piece->rows / own;
+    const uint64_t codes = pl_quant_codes_bytes(elements), blocks = pl_quant_blocks(elements);
+    const bool nested = q->absmax8[p] != PL_NONE;
+    const uint64_t scales = nested ? pl_quant_nests(elements) + 1 : blocks;
+    struct pl_operand in[PL_DEQUANT4_N_IN] = {
+        [PL_DEQUANT4_CODES] = pl_arg_rows(pl_build_now(b, q->codes[p]), first * codes, n * codes),
+        [PL_DEQUANT4_ABSMAX] =
+            pl_arg_rows(pl_build_now(b, q->absmax[p]), first * scales, n * scales),
+        [PL_DEQUANT4_ABSMAX8] = pl_arg_none,
+        [PL_DEQUANT4_OFFSET] = pl_arg_none};
+    struct pl_operand out[] = {
+        pl_arg_rows(pl_build_now(b, id), q->row0[p], (n - 1) * own + q->rows[p])};
+    if (nested)
+        in[PL_DEQUANT4_ABSMAX8] =
+            pl_arg_rows(pl_build_now(b, q->absmax8[p]), first * blocks, n * blocks);
+    const struct pl_attr attr = {.quant = b->s->quant,
+                                 .matrices = (uint32_t)n,
+                                 .matrix_elements = elements,
+                                 .matrix_stride = own};
     PL_EMIT(b, DEQUANT4, attr, in, out);
 }
 
@@ -168,6 +202,19 @@ static uint64_t panel_size(enum pl_panel_axis axis, uint64_t length, uint64_t n)
     return n > 1 ? pl_u64_div_up(length / unit, n) * unit : length;
 }
 
+/* Experts are unpacked in about this many pieces, unless a piece would be smaller than the largest
+ * module of a layer. */
+#define EXPERT_PIECES 16
+
+static uint64_t experts_at_once(const struct pl_builder *b, const struct pl_slot_shape *shape) {
+    const uint64_t all = shape->experts, own = shape->rows / all * shape->cols;
+    const uint64_t room = b->s->unpack_bytes / pl_dtype_bytes(b->s->compute_dtype);
+    const uint64_t least = pl_u64_div_up(all, PL_PANELS_MAX);
+    uint64_t n = pl_u64_max(pl_u64_div_up(all, EXPERT_PIECES), b->largest_module / own);
+    if (b->s->unpack_bytes) n = pl_u64_min(n, room / own);
+    return pl_u64_min(pl_u64_max(n, least), all);
+}
+
 static void set_panel(struct pl_piece *p, enum pl_panel_axis axis,
                       const struct pl_slot_shape *shape) {
     const uint64_t length = axis == PL_PANEL_ROWS ? p->together : shape->cols;
@@ -180,10 +227,12 @@ static void set_panel(struct pl_piece *p, enum pl_panel_axis axis,
 }
 
 /* Panels that a brief program leaves out after this one. Panels of columns are alike, the last one
- * excepted, and panels of rows that are of the same module. */
+ * excepted, and so are those of experts, and panels of rows that are of the same module. */
 static uint64_t panels_left_out(const struct pl_builder *b, const struct pl_quant_slot *q,
-                                enum pl_panel_axis axis, const struct pl_piece *p) {
-    if (axis == PL_PANEL_COLS) return pl_brief_left_out(b->p, p->panel, p->panels, 1);
+                                enum pl_panel_axis axis, const struct pl_slot_shape *shape,
+                                const struct pl_piece *p) {
+    if (axis == PL_PANEL_COLS || shape->experts)
+        return pl_brief_left_out(b->p, p->panel, p->panels, 1);
     uint32_t module = 0;
     while (q->row0[module] + q->rows[module] <= p->row0)
         module++;
@@ -201,6 +250,10 @@ static struct pl_val unpack(struct pl_builder *b, enum pl_slot slot, const struc
     const uint32_t id = pl_build_step(b, "dequantised", PL_ROWS_FIXED, piece->rows, piece->cols,
                                       b->s->compute_dtype, PL_CATEGORY_WORKSPACE);
     for (uint32_t p = 0; p < q->n_parts && b->err == PL_ERR_OK; p++) {
+        if (shape->experts) {
+            dequantise_experts(b, q, p, piece, shape, id);
+            continue;
+        }
         const uint64_t first = pl_u64_max(q->row0[p], piece->row0);
         const uint64_t end = pl_u64_min(q->row0[p] + q->rows[p], piece->row0 + piece->rows);
         if (first >= end) continue;
@@ -212,10 +265,19 @@ static struct pl_val unpack(struct pl_builder *b, enum pl_slot slot, const struc
     return pl_build_now(b, id);
 }
 
+/* All experts, some in each panel. */
+static struct pl_piece split_experts(const struct pl_builder *b,
+                                     const struct pl_slot_shape *shape) {
+    const uint64_t n = experts_at_once(b, shape);
+    return (struct pl_piece){.together = shape->rows,
+                             .size = n * (shape->rows / shape->experts),
+                             .panels = pl_u64_div_up(shape->experts, n)};
+}
+
 /* The rows that come next are cut into panels; false where there are no more. */
 static bool next_rows(struct pl_builder *b, enum pl_slot slot, enum pl_panel_axis axis,
                       const struct pl_slot_shape *shape, struct pl_piece *p) {
-    const bool codes = pl_build_is_quantised(b, slot);
+    const bool codes = pl_build_is_quantised(b, b->layer, slot);
     const uint64_t row = p->first + p->together;
     if (row >= shape->rows) return false;
     const uint64_t rows = codes ? rows_at_once(b, slot, row, shape) : shape->rows;
@@ -228,6 +290,7 @@ static bool next_rows(struct pl_builder *b, enum pl_slot slot, enum pl_panel_axi
         .together = rows,
         .size = size,
         .panels = n > 1 ? pl_u64_div_up(length / unit_of(axis) * unit_of(axis), size) : 1};
+    if (codes && shape->experts) *p = split_experts(b, shape);
     b->panels = pl_brief_number(b);
     return true;
 }
@@ -237,7 +300,8 @@ bool pl_build_next_piece(struct pl_builder *b, enum pl_slot slot, enum pl_panel_
     struct pl_slot_shape shape;
     if (b->err != PL_ERR_OK) return false;
     pl_model_slot(b->m, b->layer, slot, &shape);
-    const bool codes = pl_build_is_quantised(b, slot);
+    if (shape.experts) axis = PL_PANEL_ROWS;
+    const bool codes = pl_build_is_quantised(b, b->layer, slot);
     p->panel += 1 + b->panels_left_out;
     b->panels_left_out = 0;
     b->panel = 0;
@@ -246,7 +310,7 @@ bool pl_build_next_piece(struct pl_builder *b, enum pl_slot slot, enum pl_panel_
     if (p->panels > 1) {
         b->panel = pl_brief_number(b);
         const struct pl_quant_slot *q = codes_of_slot(b, holder_of(b, slot));
-        b->panels_left_out = (uint16_t)panels_left_out(b, q, axis, p);
+        b->panels_left_out = (uint16_t)panels_left_out(b, q, axis, &shape, p);
         b->p->shortened |= b->panels_left_out > 0;
     }
     p->w = codes ? unpack(b, slot, p, &shape) : pl_build_now(b, pl_build_weight(b, slot));
