@@ -98,16 +98,23 @@ static bool is_scratch(const struct pl_tensor *t) {
     return t->category == PL_CATEGORY_WORKSPACE && t->dtype == PL_DTYPE_U8;
 }
 
-static double operand_bytes(const struct pl_program *p, const struct pl_operand *list, int n,
-                            const struct pl_load *load) {
+/* `part` of the rows that are sorted by expert count. */
+static double bytes_of(const struct pl_program *p, const struct pl_operand *list, int n,
+                       double part, const struct pl_load *load) {
     double sum = 0;
     for (int i = 0; i < n; i++) {
         if (list[i].id == PL_NONE) continue;
         const struct pl_tensor *t = &p->tensors[list[i].id];
         if (is_scratch(t)) continue;
-        sum += rows_of(p, &list[i], load) * cols_of(p, &list[i]) * (double)pl_dtype_bytes(t->dtype);
+        const double rows = rows_of(p, &list[i], load) * (t->rows == PL_ROWS_ROUTED ? part : 1);
+        sum += rows * cols_of(p, &list[i]) * (double)pl_dtype_bytes(t->dtype);
     }
     return sum;
+}
+
+static double operand_bytes(const struct pl_program *p, const struct pl_operand *list, int n,
+                            const struct pl_load *load) {
+    return bytes_of(p, list, n, 1, load);
 }
 
 /* One row of the table per token is read, or read and written. The gradient of a table that no
@@ -157,6 +164,13 @@ static double part_of_experts(const struct pl_program *p, const struct pl_op *op
     return all > 0 ? here / all : 0;
 }
 
+/* The part of sorted rows that an op reads and writes: products of codes are of some experts. */
+static double part_of_rows(const struct pl_program *p, const struct pl_op *op,
+                           const struct pl_load *load) {
+    const bool some = op->kind == PL_OP_GROUPED_LINEAR || op->kind == PL_OP_GROUPED_LINEAR_DX;
+    return some ? part_of_experts(p, op, &op->in[1], load) : 1;
+}
+
 static double rows_of_expert(const struct pl_program *p, const struct pl_op *op,
                              const struct pl_load *load) {
     return (double)op->attr.expert_rows * part_of_experts(p, op, &op->in[1], load);
@@ -191,15 +205,24 @@ double pl_op_flops(const struct pl_program *p, const struct pl_op *op, const str
     return arithmetic[op->kind].factor * size * arithmetic[op->kind].rule(p, op, load);
 }
 
+/* The rows of several matrices, between which there may be others. */
+static double rows_unpacked(const struct pl_program *p, const struct pl_op *op,
+                            const struct pl_load *load) {
+    const double more = op->attr.matrices > 1 ? (double)op->attr.matrices - 1 : 0;
+    const double last = more * (double)op->attr.matrix_stride; /* where it begins */
+    return (more + 1) * (rows_of(p, &op->out[PL_DEQUANT4_OUT_W], load) - last);
+}
+
 /* Codes and scales count for the elements that are written. */
 static double dequant4_bytes(const struct pl_program *p, const struct pl_op *op,
                              const struct pl_load *load) {
     const struct pl_operand *w = &op->out[PL_DEQUANT4_OUT_W];
+    const double type = (double)pl_dtype_bytes(p->tensors[w->id].dtype);
     const bool nested = op->in[PL_DEQUANT4_ABSMAX8].id != PL_NONE;
     const double f32 = (double)pl_dtype_bytes(PL_DTYPE_F32);
     const double scales =
         nested ? 1.0 / PL_QUANT_BLOCK + f32 / PL_QUANT_GROUP : f32 / PL_QUANT_BLOCK;
-    return rows_of(p, w, load) * cols_of(p, w) * (0.5 + scales) + operand_bytes(p, w, 1, load);
+    return rows_unpacked(p, op, load) * cols_of(p, w) * (0.5 + scales + type);
 }
 
 static double moved_bytes(const struct pl_program *p, const struct pl_op *op,
@@ -207,7 +230,8 @@ static double moved_bytes(const struct pl_program *p, const struct pl_op *op,
     if (op->kind == PL_OP_EMBED || op->kind == PL_OP_EMBED_BWD) return embed_bytes(p, op, load);
     if (op->kind == PL_OP_EMBED4) return embed4_bytes(p, op, load);
     if (op->kind == PL_OP_DEQUANT4) return dequant4_bytes(p, op, load);
-    return operand_bytes(p, op->in, op->n_in, load) + operand_bytes(p, op->out, op->n_out, load);
+    const double part = part_of_rows(p, op, load);
+    return bytes_of(p, op->in, op->n_in, part, load) + bytes_of(p, op->out, op->n_out, part, load);
 }
 
 struct pl_work pl_op_work(const struct pl_program *p, const struct pl_op *op,
@@ -235,7 +259,8 @@ double pl_op_seconds(const struct pl_program *p, const struct pl_op *op, const s
     if (op->host) s = &cpu;
     double compute = pl_op_flops(p, op, load) / s->flops_per_second;
     if (class == PL_COST_PRODUCT && s->copies_inputs)
-        return s->start_seconds + compute + operand_bytes(p, op->in, 2, load) / s->bytes_per_second;
+        return s->start_seconds + compute +
+               bytes_of(p, op->in, 2, part_of_rows(p, op, load), load) / s->bytes_per_second;
     const double bytes = moved_bytes(p, op, load);
     if (class == PL_COST_COPY) /* counted at both ends */
         return s->start_seconds + bytes / 2 / s->link_bytes_per_second;

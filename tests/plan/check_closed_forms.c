@@ -108,20 +108,25 @@ START_TEST(an_adapter_on_the_embedding_holds_two_matrices_beside_it) {
 }
 END_TEST
 
-/* Per module of n values: n/2 of codes, n/64 of 8-bit absmax, 4 for every 64 x 256 values, and 4.
- */
+static uint64_t matrices_of(const struct pl_param_row *row) {
+    return row->experts ? row->experts : 1;
+}
+
+/* Per module of n values, or expert of one: n/2 of codes, n/64 of 8-bit absmax, 4 for 64 x 256
+ * values, and 4. */
 START_TEST(a_4_bit_base_takes_half_a_byte_and_its_scales) {
     struct pl_model m;
     struct pl_planned p;
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
     pl_test_model(pl_test_models[_i], &m);
     struct pl_job_shape s = pl_test_shape(&m, PL_MODE_QLORA, PL_RECOMPUTE_FULL, 1, 512);
-    uint64_t linear = pl_model_linear_params(&m), nests = 0;
+    uint64_t linear = pl_model_linear_params(&m) + pl_model_expert_params(&m), nests = 0;
     uint32_t n_rows = pl_model_rows(&m, rows);
     for (uint32_t r = 0; r < n_rows; r++) {
-        if (!rows[r].per_layer || rows[r].vector) continue;
+        if (!rows[r].per_layer || rows[r].vector || rows[r].slot == PL_SLOT_ROUTER) continue;
         ck_assert_uint_eq(rows[r].rows * rows[r].cols % 64, 0);
-        nests += m.layers * ((rows[r].rows * rows[r].cols + 16383) / 16384 + 1);
+        nests +=
+            m.layers * matrices_of(&rows[r]) * ((rows[r].rows * rows[r].cols + 16383) / 16384 + 1);
     }
     pl_test_plan(&p, &s, &m);
     ck_assert_uint_eq(by_role(p.program, PL_ROLE_CODES), linear / 2);
@@ -221,7 +226,7 @@ START_TEST(moments_in_8_bits_follow_the_tensors_of_the_files) {
     for (uint32_t r = 0; r < n_rows; r++) {
         uint64_t layers = rows[r].per_layer ? m.layers : 1;
         bool rare = rows[r].slot == PL_SLOT_EMBED || rows[r].slot == PL_SLOT_HEAD;
-        full += layers * moments_of(rows[r].rows * rows[r].cols, rare);
+        full += layers * matrices_of(&rows[r]) * moments_of(rows[r].rows * rows[r].cols, rare);
         if (s.lora_targets.rows >> r & 1)
             lora += layers *
                     (moments_of(16 * rows[r].cols, false) + moments_of(16 * rows[r].rows, false));
@@ -274,10 +279,12 @@ static uint64_t expected_kept(const struct pl_model *m, uint64_t n, uint64_t b, 
     }
 }
 
+/* The formula is that of a dense MLP. */
 START_TEST(a_layer_keeps_what_the_formula_says) {
     struct pl_model m;
     struct pl_planned p;
     pl_test_model(pl_test_models[_i], &m);
+    if (m.kinds >> PL_LAYER_EXPERTS & 1) return;
     for (uint32_t level = PL_RECOMPUTE_NONE; level <= PL_RECOMPUTE_FULL; level++) {
         struct pl_job_shape s = pl_test_shape(&m, PL_MODE_FULL, level, 3, 100);
         pl_test_plan(&p, &s, &m);

@@ -62,8 +62,7 @@ START_TEST(gradients_hold_what_a_layer_or_the_vocabulary_needs) {
     model.layers = LAYERS;
     for (int k = 0; k < 12; k++) {
         const struct pl_traits t = k % 2 ? pl_traits_cuda(80) : pl_traits_cpu(2);
-        const struct pl_job_shape s =
-            shape_of(levels[k / 4], k / 2 % 2, PL_GRADIENTS_OF_UPDATE);
+        const struct pl_job_shape s = shape_of(levels[k / 4], k / 2 % 2, PL_GRADIENTS_OF_UPDATE);
         const struct pl_job_shape kept = shape_of(levels[k / 4], k / 2 % 2, PL_GRADIENTS_OF_JOB);
         struct pl_planned with, without;
         plan(&with, &s, &t);
@@ -86,8 +85,7 @@ START_TEST(micro_batches_that_add_up_keep_gradients_in_the_batch_arena) {
     model.layers = LAYERS;
     for (int k = 0; k < 4; k++) {
         const struct pl_traits t = k % 2 ? pl_traits_cuda(80) : pl_traits_cpu(2);
-        const struct pl_job_shape one =
-            shape_of(PL_RECOMPUTE_FULL, k / 2, PL_GRADIENTS_OF_UPDATE);
+        const struct pl_job_shape one = shape_of(PL_RECOMPUTE_FULL, k / 2, PL_GRADIENTS_OF_UPDATE);
         struct pl_job_shape several = shape_of(PL_RECOMPUTE_FULL, k / 2, PL_GRADIENTS_OF_STEP);
         struct pl_planned a, b;
         several.batch_size = 1;
@@ -152,7 +150,8 @@ START_TEST(bf16_gradients_that_add_up_take_one_tensor_more) {
         expect_folds(b.program);
         ck_assert_uint_eq(a.plan->job_bytes, b.plan->job_bytes);
         const uint64_t table = 4 * model.vocab * model.hidden;
-        const uint64_t gu = 4 * (2 * model.ffn * model.hidden + 2 * model.ffn);
+        const uint64_t ffn = (model.experts.n ? model.experts.n : 1) * model.layer[0].ffn;
+        const uint64_t gu = 4 * (2 * ffn * model.hidden + 2 * ffn);
         const uint64_t limit = model.tied ? table + gu : pl_u64_max(table, gu);
         ck_assert_uint_le(most_gradients_of(&b, PL_ROLE_MICRO_GRAD), limit);
         pl_planned_finish(&a);

@@ -13,8 +13,8 @@
 
 static struct pl_model model;
 
-/* Biases and a fused q, k and v; a head of its own; norms after blocks. */
-static const char *const models[] = {"Qwen2.5-0.5B", "Llama-3.1-8B", "Gemma-3-1B"};
+/* Biases and a fused q, k and v; a head of its own; norms after blocks; experts. */
+static const char *const models[] = {"Qwen2.5-0.5B", "Llama-3.1-8B", "Gemma-3-1B", "Qwen3-30B-A3B"};
 static const uint32_t levels[] = {PL_RECOMPUTE_NONE, PL_RECOMPUTE_FULL, PL_RECOMPUTE_OFFLOAD};
 enum { N_MODELS = sizeof models / sizeof *models, N_LEVELS = sizeof levels / sizeof *levels };
 enum { KINDS = N_MODELS * N_LEVELS };
@@ -60,10 +60,40 @@ struct sums {
     double bytes;          /* that DEQUANT4 moves */
     double written, added; /* columns of outputs of products of copies */
     double flops;
+    double routed; /* bytes of sorted rows that products of experts move */
 };
 
 static double cols_of(const struct pl_program *p, const struct pl_operand *o) {
     return (double)(o->cols ? o->cols : p->tensors[o->id].dims[1]);
+}
+
+static uint64_t rows_of(const struct pl_program *p, const struct pl_operand *o) {
+    return o->nrows ? o->nrows : p->tensors[o->id].dims[0];
+}
+
+/* Rows of all matrices that an op unpacks; those of other modules may lie between them. */
+static uint64_t rows_unpacked(const struct pl_program *p, const struct pl_op *op) {
+    const uint64_t n = op->attr.matrices ? op->attr.matrices : 1;
+    return n * (rows_of(p, &op->out[0]) - (n - 1) * op->attr.matrix_stride);
+}
+
+static bool is_product(const struct pl_op *op) {
+    return op->kind == PL_OP_LINEAR || op->kind == PL_OP_LINEAR_DX ||
+           op->kind == PL_OP_GROUPED_LINEAR || op->kind == PL_OP_GROUPED_LINEAR_DX;
+}
+
+/* Bytes that a product moves, but those of its matrix and of the ends of experts' rows. */
+static double bytes_of_rows(const struct pl_program *p, const struct pl_op *op,
+                            const struct pl_load *load) {
+    const double w = (double)rows_of(p, &op->in[1]) * cols_of(p, &op->in[1]) * 2;
+    return pl_op_work(p, op, load).bytes - w - 4.0 * (double)rows_of(p, &op->in[2]);
+}
+
+/* The columns of a product; of experts, those of each. */
+static double columns_of(const struct pl_program *p, const struct pl_op *op) {
+    const double cols = cols_of(p, &op->out[0]);
+    if (!op->attr.expert_rows) return cols;
+    return cols * (double)(rows_of(p, &op->in[1]) / op->attr.expert_rows);
 }
 
 static struct sums sums_of(const struct pl_program *p) {
@@ -72,14 +102,12 @@ static struct sums sums_of(const struct pl_program *p) {
     for (uint32_t i = 0; i < p->n_ops; i++) {
         const struct pl_op *op = &p->ops[i];
         if (op->kind == PL_OP_DEQUANT4) {
-            const struct pl_operand *w = &op->out[0];
-            const uint64_t rows = w->nrows ? w->nrows : p->tensors[w->id].dims[0];
-            s.unpacked += (double)rows * cols_of(p, w);
+            s.unpacked += (double)rows_unpacked(p, op) * cols_of(p, &op->out[0]);
             s.bytes += pl_op_work(p, op, &full).bytes;
-        } else if ((op->kind == PL_OP_LINEAR || op->kind == PL_OP_LINEAR_DX) &&
-                   is_copy(p, &op->in[1])) {
-            *(op->attr.accumulate == PL_ACC_ADD ? &s.added : &s.written) += cols_of(p, &op->out[0]);
+        } else if (is_product(op) && is_copy(p, &op->in[1])) {
+            *(op->attr.accumulate == PL_ACC_ADD ? &s.added : &s.written) += columns_of(p, op);
             s.flops += op->flops;
+            s.routed += op->attr.expert_rows ? bytes_of_rows(p, op, &full) : 0;
         }
     }
     return s;
@@ -97,13 +125,16 @@ START_TEST(every_panel_is_a_sound_plan) {
         s.unpack_bytes = buffers[i];
         make_plan(&cut, &s);
         const struct sums got = sums_of(cut.program);
-        const uint64_t unit = pl_u64_max(model.ffn * 64, model.hidden * 64) * 2; /* columns */
+        const uint64_t one = 2 * (uint64_t)model.layer[0].ffn * model.hidden; /* gate and up */
+        const uint64_t least = pl_u64_max(model.ffn * 64, model.hidden * 64); /* columns */
+        const uint64_t unit = 2 * (model.experts.n ? pl_u64_max(one, least) : least);
         ck_assert_uint_le(largest_copy(cut.program), pl_u64_max(buffers[i], unit));
         ck_assert_uint_lt(largest_copy(cut.program), most);
         ck_assert_double_eq(got.unpacked, want.unpacked);
         ck_assert_double_eq(got.written, want.written);
         ck_assert_double_eq(got.added, want.added);
         ck_assert_double_le(fabs(got.flops - want.flops), 1e-6 * want.flops);
+        ck_assert_double_le(fabs(got.routed - want.routed), 1e-9 * want.routed);
         /* rows that begin inside a nest read the codes of the nest */
         ck_assert_double_ge(got.bytes, 0.999 * want.bytes);
         ck_assert_double_le(got.bytes, 1.1 * want.bytes);
