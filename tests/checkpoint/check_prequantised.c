@@ -27,6 +27,12 @@ static const struct rig_options kinds[] = {
     {.mode = PL_MODE_QLORA, .dtype = PL_DTYPE_BF16, .wide = true},
     {.mode = PL_MODE_QLORA, .dtype = PL_DTYPE_BF16, .wide = true, .single_quant = true},
     {.mode = PL_MODE_QLORA, .dtype = PL_DTYPE_BF16, .wide = true, .fused = true},
+    {.mode = PL_MODE_QLORA, .dtype = PL_DTYPE_BF16, .wide = true, .experts = "qwen3_moe"},
+    {.mode = PL_MODE_QLORA,
+     .dtype = PL_DTYPE_BF16,
+     .wide = true,
+     .experts = "qwen3_moe",
+     .single_quant = true},
 };
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
@@ -53,12 +59,14 @@ static void put_vector(struct file *f, const char *name, const char *part, const
 /* Writes the parts of a matrix as QuantState.as_dict(packed=True) of bitsandbytes names and stores
  * them. */
 static void put_codes(struct file *f, const struct rig *r, const struct pl_window *w) {
-    const float *absmax = r->memory[w->absmax];
+    const struct pl_codes_place own = pl_window_codes_place(w, 0);
+    const float *absmax = (const float *)r->memory[w->absmax] + own.absmax;
     uint64_t blocks = pl_quant_blocks(w->count), nests = pl_quant_nests(w->count);
     float map[PL_QUANT_MAP_SIZE];
     char text[512], shape[48];
     snprintf(shape, sizeof shape, "[%llu, 1]", (unsigned long long)pl_quant_codes_bytes(w->count));
-    put_part(f, w->name, "", "U8", shape, r->memory[w->tensor], pl_quant_codes_bytes(w->count));
+    put_part(f, w->name, "", "U8", shape, (const char *)r->memory[w->tensor] + own.codes,
+             pl_quant_codes_bytes(w->count));
     put_vector(f, w->name, "quant_map", "F32", pl_quant_table(PL_QUANT_NF4), 16);
     int n = snprintf(text, sizeof text,
                      "{\"quant_type\": \"nf4\", \"blocksize\": 64, \"dtype\": \"bfloat16\", "
@@ -68,7 +76,8 @@ static void put_codes(struct file *f, const struct rig *r, const struct pl_windo
         put_vector(f, w->name, "absmax", "F32", absmax, blocks);
     } else {
         pl_quant_map_values(true, map);
-        put_vector(f, w->name, "absmax", "U8", r->memory[w->absmax8], blocks);
+        put_vector(f, w->name, "absmax", "U8", (const char *)r->memory[w->absmax8] + own.absmax8,
+                   blocks);
         put_vector(f, w->name, "nested_absmax", "F32", absmax, nests);
         put_vector(f, w->name, "nested_quant_map", "F32", map, PL_QUANT_MAP_SIZE);
         n += snprintf(text + n, sizeof text - (size_t)n,
@@ -220,6 +229,34 @@ START_TEST(scales_of_the_other_depth_are_refused) {
 }
 END_TEST
 
+static bool call_it_codes(struct st_edit *e, const void *arg) {
+    (void)arg;
+    if (!strstr(e->name, "experts.gate_up_proj") || strstr(e->name, "bias")) return true;
+    snprintf(e->dtype, sizeof e->dtype, "U8");
+    snprintf(e->shape, sizeof e->shape, "[%d, 1]", 4 * 16 * 48 * 2);
+    return true;
+}
+
+/* bitsandbytes can quantise the experts of a layer as one matrix, whose absmax then share an
+ * offset. */
+START_TEST(experts_that_are_codes_of_one_matrix_are_refused) {
+    struct rig plain, r;
+    const struct rig_options options = {
+        .mode = PL_MODE_FULL, .dtype = PL_DTYPE_BF16, .experts = "gpt_oss"};
+    struct rig_options packed = options;
+    packed.mode = PL_MODE_QLORA;
+    rig_open(&plain, &options);
+    rig_open(&r, &packed);
+    OK(pl_model_init_random(&plain.io, 5, &diag));
+    OK(rig_save_model(&plain.io, dir, "{}", NULL, PL_SHARD_BYTES, &diag));
+    st_rewrite(in(dir, FILE_NAME), call_it_codes, NULL);
+    FAILS(pl_model_check_files(r.program, dir, &diag), PL_ERR_MODEL_WEIGHTS,
+          "`model.layers.0.mlp.experts.gate_up_proj` holds the codes of all experts");
+    rig_close(&r);
+    rig_close(&plain);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("checkpoint.prequantised");
     TCase *t = tcase_create("prequantised");
@@ -229,6 +266,7 @@ int main(void) {
     tcase_add_loop_test(t, codes_of_another_make_are_refused_by_the_part, 0,
                         sizeof patches / sizeof *patches);
     tcase_add_loop_test(t, a_missing_part_is_named, 0, sizeof edits / sizeof *edits);
+    tcase_add_test(t, experts_that_are_codes_of_one_matrix_are_refused);
     tcase_add_test(t, scales_of_the_other_depth_are_refused);
     suite_add_tcase(s, t);
     SRunner *sr = srunner_create(s);

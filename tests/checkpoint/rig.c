@@ -33,17 +33,25 @@ static void *address(void *ctx, uint32_t tensor) {
 
 static void read_model(struct rig *r, const struct rig_options *o) {
     struct pl_diag diag = {0};
+    char experts[256] = "";
+    if (o->experts)
+        snprintf(experts, sizeof experts,
+                 ",\"num_local_experts\":4,\"num_experts_per_tok\":2,\"sliding_window\":8,"
+                 "\"moe_intermediate_size\":%d,"
+                 "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":2.0}",
+                 o->wide ? 249 : 24);
     int n = snprintf(r->config, sizeof r->config,
                      "{\"model_type\":\"%s\",\"hidden_size\":%d,\"intermediate_size\":%d,"
                      "\"num_hidden_layers\":3,\"num_attention_heads\":4,\"num_key_value_heads\":2,"
                      "\"head_dim\":4,\"vocab_size\":40,\"max_position_embeddings\":64,"
                      "\"rms_norm_eps\":1e-6,\"hidden_act\":\"silu\",\"rope_theta\":10000.0,"
-                     "\"initializer_range\":0.02,\"pad_token_id\":0,\"tie_word_embeddings\":%s}",
-                     o->fused     ? "phi3"
+                     "\"initializer_range\":0.02,\"pad_token_id\":0,\"tie_word_embeddings\":%s%s}",
+                     o->experts   ? o->experts
+                     : o->fused   ? "phi3"
                      : o->qk_norm ? "qwen3"
                      : o->bias    ? "qwen2"
                                   : "llama",
-                     o->wide ? 200 : 16, o->wide ? 249 : 24, o->untied ? "false" : "true");
+                     o->wide ? 200 : 16, o->wide ? 249 : 24, o->untied ? "false" : "true", experts);
     OK(pl_model_parse("config.json", r->config, (uint64_t)n, &r->model, &diag));
 }
 
