@@ -197,6 +197,10 @@ pl_err pl_run_refer(struct pl_run *r, struct pl_diag *d) {
     return err;
 }
 
+void pl_run_drop_reference(struct pl_run *r) {
+    if (!r->s.pf->files.resume_path) pl_reference_finish(&r->reference);
+}
+
 /* --- steps ------------------------------------------------------------------------------------ */
 
 /* The scores of the batch at hand, by the policy and by the reference; a step has dropout (C4), an

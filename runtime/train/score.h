@@ -5,7 +5,7 @@
  * Private to the room.
  *   C1  samples are scored as many at a time as the second pass computes, so that the plan of a
  *       step holds no more of them than that of a supervised one
- *   C2  how they are cut changes no sum: a sample is scored by itself
+ *   C2  how they are cut changes no sum but for its last bits: a sample is scored by itself
  *   C3  ranks score micro-batches in turn, and tell each other the sums; what follows from them,
  *       which is all the rest, is the same on every rank. They agree on every failure that one of
  *       them alone may meet
@@ -19,9 +19,12 @@
 #include "runtime/train/training_run.h"
 
 /* Computes the reference of all samples of the run where it is not computed with each step, and
- * once; the weights are those that the run starts with. What was computed before memory ran out
- * stays. */
+ * once; the weights are those that the run starts with. */
 pl_err pl_run_refer(struct pl_run *r, struct pl_diag *d);
+/* Called when the micro-batch is halved before the first update. The last bits of a product depend
+ * on its rows: the run is one that was begun with the smaller micro-batch only if all values are
+ * computed with that one. Values that a checkpoint had stay. */
+void pl_run_drop_reference(struct pl_run *r);
 /* Scores r->batch and weighs its targets. */
 pl_err pl_run_score(struct pl_run *r, struct pl_diag *d);
 /* Computes the measures of the evaluation rows. */

@@ -100,7 +100,10 @@ static void discard(void *ctx) {
 static pl_err replan(void *ctx, uint32_t batch_size, struct pl_diag *d) {
     struct pl_run *r = ctx;
     bool anew = false;
-    if (pl_run_may_begin_anew(r)) PL_TRY(pl_run_begin_anew(r, batch_size, &anew, d));
+    if (pl_run_may_begin_anew(r)) {
+        pl_run_drop_reference(r);
+        PL_TRY(pl_run_begin_anew(r, batch_size, &anew, d));
+    }
     if (anew) return PL_ERR_OK;
     for (uint32_t i = r->s.rung; i < r->s.n_rungs; i++) {
         if (r->s.rungs[i].batch_size != batch_size) continue;
