@@ -40,6 +40,7 @@ static const struct rig_options kinds[] = {
     {.mode = PL_MODE_LORA, .dtype = PL_DTYPE_BF16, .master = true, .whole = {"lm_head"}},
     {.mode = PL_MODE_QLORA, .untied = true, .whole = {"model.embed_tokens", "lm_head"}},
     {.mode = PL_MODE_LORA, .target = "embed_tokens", .staging_bytes = 4096},
+    {.mode = PL_MODE_LORA, .target = "embed_tokens", .lora_r = 600, .staging_bytes = 4096},
     {.mode = PL_MODE_LORA,
      .adapter_dtype = PL_DTYPE_BF16,
      .master = true,

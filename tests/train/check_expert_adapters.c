@@ -329,12 +329,15 @@ END_TEST
 
 /* --- names ------------------------------------------------------------------------------------ */
 
-/* Layers that differ are written as paths, which say the same again. */
+/* Names that others have, too, and layers that differ are written as paths, which say the same
+ * again: to a run, and to a merge, which takes them from the file. */
 static const char *const choices[][2] = {
     {"lora_target_modules=[layers.0.self_attn.q_proj, layers.2.self_attn.v_proj]",
      "lora_target_parameters=[layers.2.mlp.experts.gate_up_proj]"},
     {"lora_target_modules=[up_proj, down_proj]", "layers_to_transform=[0, 1]"},
     {"lora_target_modules=.*\\.0\\.mlp\\.experts\\..*proj|.*[12]\\.self_attn\\.q_proj", "seed=1"},
+    {"lora_target_modules=.*\\.mlp\\.experts\\..*up_proj", "seed=1"},
+    {"lora_target_modules=all-linear", "lora_target_parameters=[mlp.experts.down_proj]"},
 };
 enum { CHOICES = sizeof choices / sizeof *choices };
 
@@ -344,6 +347,10 @@ START_TEST(what_is_saved_names_what_was_chosen) {
     TRAIN(0, "output_dir=second", "max_steps=1", "learning_rate=0", "adapter_path=first",
           choices[_i][0], choices[_i][1]);
     weights_assert_same(in_dir(dir, "first"), in_dir(dir, "second"), "adapter_model");
+    struct outcome o = plimsoll_expect(
+        0, dir,
+        (const char *[]){"merge", "--model", "base", "--adapter", "first", "-o", "merged", NULL});
+    outcome_finish(&o);
 }
 END_TEST
 
