@@ -113,7 +113,6 @@ struct pl_experts {
     bool normalise;     /* and divided by their sum */
     bool biases;        /* on the router and on the experts */
     bool fused;         /* files hold those of a layer as one tensor, [n, in, out] */
-    bool mxfp4;         /* of 4-bit codes: [n, out, in] */
     double aux_coefficient; /* of the auxiliary loss; 0 = none */
     double limit, alpha;    /* of the clamped gate (gpt_oss); limit 0 = that of a dense MLP */
 };

@@ -278,7 +278,6 @@ static pl_err gpt_oss_facts(const struct pl_hf *h, struct pl_model *m) {
     }
     if (!pl_hf_given(h, "rope_parameters") && !pl_hf_given(h, "rope_scaling"))
         return pl_hf_refuse(h, "rope_scaling", PL_ERR_MODEL_FIELD, "expected an object");
-    m->experts.mxfp4 = is_mxfp4(h);
     return PL_ERR_OK;
 }
 

@@ -162,9 +162,9 @@ static uint64_t a_layer(uint64_t layer) {
     return layer < PL_MODEL_MAX_LAYERS ? layer : 0;
 }
 
-/* Files of gpt_oss hold values as [in,out], and codes as [out,in]. */
+/* Files of gpt_oss hold [in,out]. */
 static bool is_turned(const struct pl_model *m, enum pl_slot s) {
-    return slots[s].of_experts && !slots[s].vector && m->experts.fused && !m->experts.mxfp4;
+    return slots[s].of_experts && !slots[s].vector && m->experts.fused;
 }
 
 void pl_model_slot(const struct pl_model *m, uint64_t layer, enum pl_slot s,

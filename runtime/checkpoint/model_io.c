@@ -292,6 +292,7 @@ static const char *torch_name(enum pl_dtype dtype) {
 char *pl_model_config_text(const char *config_json, enum pl_dtype dtype, bool unties) {
     json_t *root = pl_json_load(config_json, strlen(config_json), 0, NULL);
     const char *key = json_object_get(root, "dtype") ? "dtype" : "torch_dtype";
+    if (json_is_object(root)) json_object_del(root, "quantization_config");
     if (unties) pl_json_set(&root, "tie_word_embeddings", json_false());
     pl_json_set(&root, key, json_string(torch_name(dtype)));
     char *text = root ? pl_json_dump(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;

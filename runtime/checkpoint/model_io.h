@@ -43,9 +43,9 @@ pl_err pl_model_join(const struct pl_tensor_io *io, struct pl_outbox *o, uint64_
  * in place of what was just written. A save that was killed may have left temporaries as large as
  * the model. */
 bool pl_model_is_leftover(const char *name, const void *outbox);
-/* config.json of a saved model: the text as it was read, but for the type its weights now have,
- * and with `unties` for a head of its own. malloc'd; NULL when out of memory or when it is not a
- * JSON object. */
+/* config.json of a saved model: the text as it was read, but for the type its weights now have, the
+ * codes that they no longer are, and with `unties` a head of its own. malloc'd; NULL when out of
+ * memory or when it is not a JSON object. */
 char *pl_model_config_text(const char *config_json, enum pl_dtype dtype, bool unties);
 /* NAME.tmp of a file that saving a model writes: what is left of a save that was killed. */
 bool pl_model_is_temporary(const char *name);

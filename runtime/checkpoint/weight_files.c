@@ -9,6 +9,7 @@
 #include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/gguf_weights.h"
 #include "runtime/checkpoint/json_io.h"
+#include "runtime/checkpoint/mxfp4_weights.h"
 #include "runtime/checkpoint/plain_names.h"
 #include "runtime/checkpoint/read_file.h"
 #include "runtime/checkpoint/save_set.h"
@@ -91,7 +92,7 @@ static pl_err open_shards(struct pl_weight_files *f, const char *dir, pl_err abs
     json_t *value;
     PL_TRY(list_shards(f, d));
     PL_TRY(check_shards(f, dir, absent, d));
-    f->files = pl_calloc(json_object_size(f->shards) + 1, sizeof *f->files);
+    f->files = pl_calloc(json_object_size(f->shards) + 2, sizeof *f->files);
     if (!f->files) return pl_host_oom(d, "the list of shards");
     json_object_foreach(f->shards, name, value) PL_TRY(open_shard(f, dir, name, d));
     json_object_foreach(f->weight_map, name, value) {
@@ -130,7 +131,7 @@ static pl_err open_files(struct pl_weight_files *f, const char *dir, const char 
     if (!f->path) return pl_host_oom(d, "a path");
     PL_TRY(look_for(f->path, &there, d));
     if (there) {
-        f->files = pl_calloc(1, sizeof *f->files);
+        f->files = pl_calloc(2, sizeof *f->files);
         return f->files ? open_shard(f, dir, single, d) : pl_host_oom(d, "a file");
     }
     free(f->path);
@@ -154,7 +155,11 @@ static pl_err open_gguf(struct pl_weight_files *f, const char *path, struct pl_d
 static pl_err open_directory(struct pl_weight_files *f, const char *dir, const char *stem,
                              pl_err absent, struct pl_diag *d) {
     PL_TRY(pl_save_set_check(dir, d));
-    return open_files(f, dir, stem, absent, d);
+    PL_TRY(open_files(f, dir, stem, absent, d));
+    if (f->of_adapter || !f->n) return PL_ERR_OK;
+    PL_TRY(pl_mxfp4_weights_take(f->files, f->n, &f->files[f->n], &f->has_mxfp4, d));
+    f->n += f->has_mxfp4; /* there is room for one more */
+    return PL_ERR_OK;
 }
 
 pl_err pl_weight_files_open(struct pl_weight_files *f, const char *dir, const char *stem,
@@ -181,6 +186,9 @@ static bool find_named(const struct pl_weight_files *f, struct pl_window *w, con
     w->file = f->weight_map ? find_shard(f, json_string_value(json_object_get(f->weight_map, name)))
                             : &f->files[0];
     w->entry = w->file ? pl_st_find(w->file, name) : NULL;
+    if (w->entry || !f->has_mxfp4) return w->entry != NULL;
+    w->file = &f->files[f->n - 1];
+    w->entry = pl_st_find(w->file, name);
     return w->entry != NULL;
 }
 

@@ -81,6 +81,7 @@ struct pl_weight_files {
     uint32_t n;
     json_t *weight_map; /* owned; NULL = one file */
     json_t *shards;     /* owned; with weight_map: where in `files` each of its shards is */
+    bool has_mxfp4;     /* the last of `files` is of values of MXFP4 codes (mxfp4_weights.h) */
     bool of_adapter;    /* names are those of PEFT */
     struct pl_plain_name *plain; /* owned; [n_plain], by plain names (plain_names.h) */
     uint64_t n_plain;

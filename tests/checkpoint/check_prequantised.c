@@ -233,7 +233,7 @@ static bool call_it_codes(struct st_edit *e, const void *arg) {
     (void)arg;
     if (!strstr(e->name, "experts.gate_up_proj") || strstr(e->name, "bias")) return true;
     snprintf(e->dtype, sizeof e->dtype, "U8");
-    snprintf(e->shape, sizeof e->shape, "[%d, 1]", 4 * 16 * 48 * 2);
+    snprintf(e->shape, sizeof e->shape, "[%d, 1]", 4 * 32 * 64 * 2);
     return true;
 }
 

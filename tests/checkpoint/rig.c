@@ -51,7 +51,13 @@ static void read_model(struct rig *r, const struct rig_options *o) {
                      : o->qk_norm ? "qwen3"
                      : o->bias    ? "qwen2"
                                   : "llama",
-                     o->wide ? 200 : 16, o->wide ? 249 : 24, o->untied ? "false" : "true", experts);
+                     o->wide      ? 200
+                     : o->experts ? 32
+                                  : 16,
+                     o->wide      ? 249
+                     : o->experts ? 32
+                                  : 24,
+                     o->untied ? "false" : "true", experts);
     OK(pl_model_parse("config.json", r->config, (uint64_t)n, &r->model, &diag));
 }
 

@@ -214,11 +214,7 @@ static pl_err check_experts(const struct pl_job_shape *s, const struct pl_model 
                             struct pl_diag *d) {
     if (!(m->kinds >> PL_LAYER_EXPERTS & 1)) return PL_ERR_OK;
     const char *why = NULL, *help = NULL;
-    if (m->experts.mxfp4) {
-        why = "the experts of this model are stored in MXFP4, which is not read";
-        help = "save its weights in bf16 first: transformers does with "
-               "Mxfp4Config(dequantize=True)";
-    } else if (cuts_parameters(s, m)) {
+    if (cuts_parameters(s, m)) {
         why = "`sharding`: ranks cannot share the states of adapters on parameters of experts";
         help = "`sharding: none` has them whole on every rank";
     } else if (splits_blocks(s, m)) {
@@ -226,10 +222,9 @@ static pl_err check_experts(const struct pl_job_shape *s, const struct pl_model 
         help = "`adamw` has a state for each number";
     }
     if (!why) return PL_ERR_OK;
-    const pl_err err = m->experts.mxfp4 ? PL_ERR_MODEL_UNSUPPORTED : PL_ERR_CONFIG_CONFLICT;
-    pl_diag_set(d, err, "%s", why);
+    pl_diag_set(d, PL_ERR_CONFIG_CONFLICT, "%s", why);
     pl_diag_hint(d, "%s", help);
-    return err;
+    return PL_ERR_CONFIG_CONFLICT;
 }
 
 static pl_err create_run(const struct pl_model *m, const struct pl_job_shape *shape,
