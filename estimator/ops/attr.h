@@ -16,6 +16,10 @@
 /* The most experts that a router can choose from. */
 #define PL_ROUTE_MAX_EXPERTS 1024
 
+/* The most taps of a convolution, and the most columns of a key of the delta rule. */
+#define PL_CONV_MAX_TAPS 8
+#define PL_DELTA_MAX_KEY 256
+
 /* The size of struct pl_facts (call.h) in words of 8 bytes. */
 #define PL_FACTS_WORDS 7
 
@@ -42,6 +46,8 @@ struct pl_attr {
     enum pl_quant quant : 8;           /* DEQUANT4, QUANT4 */
     enum pl_start start : 8;           /* START, QUANT4 */
     uint32_t heads, kv_heads, head_dim, rot_dim;
+    uint32_t taps;                     /* CONV_SILU*: columns of w */
+    uint32_t key_dim;                  /* GATED_DELTA*: size of a head of keys */
     uint32_t window;                   /* attention; 0 = all */
     uint32_t aux_layers;               /* ROUTE_BWD, AUX_LOSS: layers whose routers share stats */
     uint32_t long_from;                /* ROPE: sequences longer than this use table2 */

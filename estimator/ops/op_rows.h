@@ -286,6 +286,88 @@ PL_OP(COMBINE_BWD, combine_bwd, ROWS, ALONE,
       PL_OUT(COMBINE_BWD, YR, "yr", FLOAT, IN_PLACE, P, C)
       PL_OUT(COMBINE_BWD, DWEIGHT, "dweight", F32, NEEDED, N, KE))
 
+PL_OP(CONV_SILU, conv_silu, ROWS, ALONE,
+      "c[i] = silu(sum over j of w[:,j] * y[i-taps+1+j]), where y is 0 before its sequence. With a "
+      "cache sequence s continues from pos of its first row on: position p, one of the taps-1 "
+      "before it, is row s * (taps-1) + p % (taps-1) of the cache, and the last of y are put there",
+      PL_IN(CONV_SILU, Y, "y", FLOAT, NEEDED, N, CH)
+      PL_IN(CONV_SILU, W, "w", FLOAT, NEEDED, CH, TAPS)
+      PL_IN(CONV_SILU, OFFSETS, "offsets", I32, NEEDED, ENDS, ONE)
+      PL_IN(CONV_SILU, POS, "pos", I32, OPTIONAL, N, ONE)
+      PL_IN(CONV_SILU, CACHE, "cache", FLOAT, MAYBE_IN_PLACE, ANY, CH),
+      PL_OUT(CONV_SILU, C, "c", FLOAT, NEEDED, N, CH)
+      PL_OUT(CONV_SILU, CACHE, "cache", FLOAT, MAYBE_IN_PLACE, ANY, CH))
+PL_TRAFFIC(CONV_SILU, 1.25)
+PL_GRADIENT(CONV_SILU, CONV_SILU_BWD)
+
+PL_OP(CONV_SILU_BWD, conv_silu_bwd, ROWS, ALONE,
+      "with g = dc * the slope of silu: dy[i] = sum over j of w[:,j] * g[i+taps-1-j], where g is 0 "
+      "after its sequence; dw[:,j] (=|+=) sum over i of g[i] * y[i-taps+1+j] if there is a dw",
+      PL_IN(CONV_SILU_BWD, Y, "y", FLOAT, NEEDED, N, CH)
+      PL_IN(CONV_SILU_BWD, W, "w", FLOAT, NEEDED, CH, TAPS)
+      PL_IN(CONV_SILU_BWD, OFFSETS, "offsets", I32, NEEDED, ENDS, ONE)
+      PL_IN(CONV_SILU_BWD, DC, "dc", FLOAT, NEEDED, N, CH)
+      PL_IN(CONV_SILU_BWD, WS, "ws", U8, SCRATCH, ANY, ONE)
+      PL_IN(CONV_SILU_BWD, DW, "dw", FLOAT, MAYBE_IN_PLACE, CH, TAPS),
+      PL_OUT(CONV_SILU_BWD, DY, "dy", FLOAT, NEEDED, N, CH)
+      PL_OUT(CONV_SILU_BWD, DW, "dw", FLOAT, MAYBE_IN_PLACE, CH, TAPS))
+PL_SCRATCH(CONV_SILU_BWD, pl_ws_conv_silu_bwd, pl_ws_conv_silu_bwd)
+PL_TRAFFIC(CONV_SILU_BWD, 1.5)
+
+PL_OP(GATED_NORM, gated_norm, ROWS, ALONE,
+      "per head h: rstd[i,h] = 1/sqrt(mean(o^2)+eps); y = o * rstd * w * silu(z); heads = cols / D",
+      PL_IN(GATED_NORM, O, "o", FLOAT, NEEDED, N, HD)
+      PL_IN(GATED_NORM, Z, "z", FLOAT, NEEDED, N, HD)
+      PL_IN(GATED_NORM, W, "w", FLOAT, NEEDED, D, ONE),
+      PL_OUT(GATED_NORM, Y, "y", FLOAT, NEEDED, N, HD)
+      PL_OUT(GATED_NORM, RSTD, "rstd", F32, NEEDED, N, H))
+PL_TRAFFIC(GATED_NORM, 1.25)
+PL_GRADIENT(GATED_NORM, GATED_NORM_BWD)
+
+PL_OP(GATED_NORM_BWD, gated_norm_bwd, ROWS, ALONE,
+      "the gradient of gated_norm; dw (=|+=) is summed over tokens and heads if there is a dw",
+      PL_IN(GATED_NORM_BWD, DY, "dy", FLOAT, NEEDED, N, HD)
+      PL_IN(GATED_NORM_BWD, O, "o", FLOAT, NEEDED, N, HD)
+      PL_IN(GATED_NORM_BWD, Z, "z", FLOAT, NEEDED, N, HD)
+      PL_IN(GATED_NORM_BWD, W, "w", FLOAT, NEEDED, D, ONE)
+      PL_IN(GATED_NORM_BWD, RSTD, "rstd", F32, NEEDED, N, H)
+      PL_IN(GATED_NORM_BWD, WS, "ws", U8, SCRATCH, ANY, ONE)
+      PL_IN(GATED_NORM_BWD, DW, "dw", FLOAT, MAYBE_IN_PLACE, D, ONE),
+      PL_OUT(GATED_NORM_BWD, DO, "do", FLOAT, NEEDED, N, HD)
+      PL_OUT(GATED_NORM_BWD, DZ, "dz", FLOAT, NEEDED, N, HD)
+      PL_OUT(GATED_NORM_BWD, DW, "dw", FLOAT, MAYBE_IN_PLACE, D, ONE))
+PL_SCRATCH(GATED_NORM_BWD, pl_ws_qk_norm_bwd, pl_ws_cuda_qk_norm_bwd)
+PL_TRAFFIC(GATED_NORM_BWD, 1.25)
+
+PL_OP(SPLIT_HEADS, split_heads, ROWS, ALONE,
+      "q = the first D of every 2D columns of qg, which are a head of queries and its gate",
+      PL_IN(SPLIT_HEADS, QG, "qg", FLOAT, NEEDED, N, HD2),
+      PL_OUT(SPLIT_HEADS, Q, "q", FLOAT, NEEDED, N, HD))
+PL_GRADIENT(SPLIT_HEADS, SPLIT_HEADS_BWD)
+
+PL_OP(SPLIT_HEADS_BWD, split_heads_bwd, ROWS, ALONE,
+      "these columns of dqg = dq; the gates' are left alone",
+      PL_IN(SPLIT_HEADS_BWD, DQ, "dq", FLOAT, NEEDED, N, HD)
+      PL_IN(SPLIT_HEADS_BWD, DQG, "dqg", FLOAT, IN_PLACE, N, HD2),
+      PL_OUT(SPLIT_HEADS_BWD, DQG, "dqg", FLOAT, IN_PLACE, N, HD2))
+
+PL_OP(SIGMOID_GATE, sigmoid_gate, ROWS, ALONE,
+      "y = o * sigmoid(gate); the gate of a head is the second D of every 2D columns of qg",
+      PL_IN(SIGMOID_GATE, O, "o", FLOAT, NEEDED, N, HD)
+      PL_IN(SIGMOID_GATE, QG, "qg", FLOAT, NEEDED, N, HD2),
+      PL_OUT(SIGMOID_GATE, Y, "y", FLOAT, NEEDED, N, HD))
+PL_TRAFFIC(SIGMOID_GATE, 1.25)
+PL_GRADIENT(SIGMOID_GATE, SIGMOID_GATE_BWD)
+
+PL_OP(SIGMOID_GATE_BWD, sigmoid_gate_bwd, ROWS, ALONE,
+      "do, and the gates' columns of dqg; those of queries are left to split_heads_bwd",
+      PL_IN(SIGMOID_GATE_BWD, DY, "dy", FLOAT, NEEDED, N, HD)
+      PL_IN(SIGMOID_GATE_BWD, O, "o", FLOAT, NEEDED, N, HD)
+      PL_IN(SIGMOID_GATE_BWD, QG, "qg", FLOAT, NEEDED, N, HD2),
+      PL_OUT(SIGMOID_GATE_BWD, DO, "do", FLOAT, NEEDED, N, HD)
+      PL_OUT(SIGMOID_GATE_BWD, DQG, "dqg", FLOAT, NEEDED, N, HD2))
+PL_TRAFFIC(SIGMOID_GATE_BWD, 1.25)
+
 PL_OP(DROPOUT, dropout, ROWS, ALONE,
       "y = x * keep / (1-p); keep is a function of (seed, step, sample, position, site, column). "
       "Row 0 is the token where attr.first_element is",

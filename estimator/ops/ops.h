@@ -119,11 +119,14 @@ enum pl_operand_use {
     X(P, "P", P, 1, 1, 0)     /* routed rows: N*k */                                               \
     X(EO, "E*O", EO, 1, 1, 0) /* rows of the matrices of experts: some of them, or all */          \
     X(EK, "E*K", EK, 1, 1, 0)                                                                      \
+    X(CH, "CH", CH, 1, 1, 0)  /* channels of a convolution */                                      \
+    X(TAPS, "taps", TAPS, 1, 1, 0)                                                                 \
     X(PAIRS, "rot/2,2", PAIRS, 1, 1, 0)                                                            \
     X(ELEMENTS, "n", ELEMENTS, 1, 1, 0)                                                            \
     X(ENDS, "B+1", B, 1, 1, 1)                                                                     \
     X(EXPERT_ENDS, "E+1", E, 1, 1, 1)                                                              \
     X(E2, "2E", E, 2, 1, 0)                                                                        \
+    X(HD2, "2H*D", HD, 2, 1, 0)                                                                    \
     X(F2, "2F", F, 2, 1, 0)                                                                        \
     X(CODES, "n/2", ELEMENTS, 1, 2, 0)                                                             \
     X(BLOCKS, "n/64", ELEMENTS, 1, 64, 0)                                                          \

@@ -47,12 +47,12 @@ static void add_attr(struct pl_digest *h, const struct pl_attr *a) {
     if (a->limit != 0) add_real(h, a->limit);
     if (a->aux_coef != 0) add_real(h, a->aux_coef);
     if (a->aux_layers) add_number(h, a->aux_layers);
-    const uint64_t of_experts[] = {a->first_expert, a->expert_rows, a->matrices, a->matrix_elements,
-                                   a->matrix_stride};
-    for (size_t i = 0; i < sizeof of_experts / sizeof *of_experts; i++)
-        if (of_experts[i]) {
+    const uint64_t later[] = {a->first_expert,  a->expert_rows, a->matrices, a->matrix_elements,
+                              a->matrix_stride, a->taps,        a->key_dim};
+    for (size_t i = 0; i < sizeof later / sizeof *later; i++)
+        if (later[i]) {
             add_number(h, i);
-            add_number(h, of_experts[i]);
+            add_number(h, later[i]);
         }
 }
 

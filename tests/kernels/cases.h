@@ -15,6 +15,8 @@
     X(cases_attention)                                                                             \
     X(cases_cached)                                                                                \
     X(cases_experts)                                                                               \
+    X(cases_conv)                                                                                  \
+    X(cases_gates)                                                                                 \
     X(cases_loss)                                                                                  \
     X(cases_quant)                                                                                 \
     X(cases_ranks)

@@ -1,10 +1,11 @@
 /* check_derivatives.c - the reference backward functions of norms, rope, gated units, routers, the
- * loss and attention against central differences of their forward functions.
+ * loss, attention and linear attention against central differences of their forward functions.
  *
  * The loss is a random linear functional of the outputs, so its gradient by an input is the
  * backward function applied to the functional's weights. */
 #include "tests/kernels/harness.h"
 #include "tests/kernels/ref_attention.h"
+#include "tests/kernels/ref_delta.h"
 #include "tests/kernels/ref_experts.h"
 #include "tests/kernels/ref_norm.h"
 
@@ -247,6 +248,67 @@ START_TEST(attention_has_its_derivative) {
 }
 END_TEST
 
+/* ---- linear attention ---- */
+
+struct conv_problem {
+    struct ref_conv c;
+    double offsets[4], y[MOST], w[MOST], weights[MOST];
+};
+
+static double conv_loss(void *ctx) {
+    const struct conv_problem *p = ctx;
+    double u[MOST];
+    const uint64_t n = (uint64_t)p->offsets[3] * p->c.channels;
+    ref_conv(&p->c, u, NULL);
+    for (uint64_t i = 0; i < n; i++)
+        u[i] *= ref_sigmoid(u[i]);
+    return inner(u, p->weights, n);
+}
+
+START_TEST(a_convolution_has_its_derivative) {
+    struct conv_problem p = {.offsets = {0, 5, 5, 12},
+                             .c = {.n_seqs = 3, .channels = 4, .taps = (uint64_t)_i + 1}};
+    double dy[MOST] = {0}, dw[MOST] = {0};
+    const uint64_t n = 12 * p.c.channels;
+    p.c.offsets = p.offsets, p.c.y = p.y, p.c.w = p.w;
+    fill_normal(p.y, n, 20);
+    fill_normal(p.w, p.c.channels * p.c.taps, 21);
+    fill_normal(p.weights, n, 22);
+    ref_conv_silu_bwd(&p.c, p.weights, dy, NULL, dw, NULL);
+    check_gradient("conv_silu dy", conv_loss, &p, p.y, n, dy);
+    check_gradient("conv_silu dw", conv_loss, &p, p.w, p.c.channels * p.c.taps, dw);
+}
+END_TEST
+
+struct gated_problem {
+    struct ref_gated shape;
+    double o[MOST], z[MOST], w[MOST], weights[MOST];
+};
+
+static double gated_loss(void *ctx) {
+    const struct gated_problem *p = ctx;
+    double y[MOST], rstd[MOST];
+    ref_gated_norm(p->shape, p->o, p->z, p->w, y, rstd);
+    return inner(y, p->weights, p->shape.norms * p->shape.dim);
+}
+
+START_TEST(a_gated_norm_has_its_derivative) {
+    struct gated_problem p = {.shape = {6, 7, 1e-3}};
+    const uint64_t n = p.shape.norms * p.shape.dim;
+    double y[MOST], rstd[MOST], go[MOST] = {0}, gz[MOST] = {0}, dw[MOST] = {0};
+    fill_normal(p.o, n, 23);
+    fill_normal(p.z, n, 24);
+    fill_normal(p.w, p.shape.dim, 25);
+    fill_normal(p.weights, n, 26);
+    ref_gated_norm(p.shape, p.o, p.z, p.w, y, rstd);
+    const struct ref_gated_bwd g = {.dy = p.weights, .rstd = rstd, .go = go, .gz = gz, .dw = dw};
+    ref_gated_norm_bwd(p.shape, p.o, p.z, p.w, &g);
+    check_gradient("gated_norm do", gated_loss, &p, p.o, n, go);
+    check_gradient("gated_norm dz", gated_loss, &p, p.z, n, gz);
+    check_gradient("gated_norm dw", gated_loss, &p, p.w, p.shape.dim, dw);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("derivatives");
     TCase *tc = tcase_create("references");
@@ -258,6 +320,8 @@ int main(void) {
     tcase_add_loop_test(tc, a_router_has_its_derivative, 0, 4);
     tcase_add_test(tc, cross_entropy_has_its_derivative);
     tcase_add_loop_test(tc, attention_has_its_derivative, 0, 8);
+    tcase_add_loop_test(tc, a_convolution_has_its_derivative, 0, 4);
+    tcase_add_test(tc, a_gated_norm_has_its_derivative);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

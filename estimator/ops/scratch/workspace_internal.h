@@ -31,6 +31,10 @@ uint64_t pl_ws_route(const struct pl_traits *t, const struct pl_attr *attr, uint
 uint64_t pl_ws_cross_entropy(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
                              uint64_t cols);
 
+/* workspace_delta.c */
+uint64_t pl_ws_conv_silu_bwd(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
+                             uint64_t cols);
+
 /* workspace_cuda_attention.c */
 uint64_t pl_ws_cuda_attention_bwd(const struct pl_traits *t, const struct pl_attr *attr,
                                   uint64_t rows, uint64_t cols);

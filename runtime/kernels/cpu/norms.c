@@ -5,7 +5,7 @@
 #include "estimator/base/checked.h"
 #include "estimator/ops/scratch/scratch_bytes.h"
 #include "estimator/ops/scratch/workspace_attention.h"
-#include "runtime/kernels/cpu/chunk.h"
+#include "runtime/kernels/cpu/partials.h"
 
 struct norm {
     struct pl_view x, r, w, y, rstd; /* r absent = nothing is added to x first */
@@ -131,7 +131,7 @@ struct norm_bwd {
     struct pl_view dy, x, w, rstd, dx, dw;
     uint64_t heads, dim;
     float *partial; /* [chunks of rows][D]; NULL = no dw */
-    bool add_dx, add_dw, unit_offset;
+    bool add_dx, unit_offset;
 };
 
 struct place { /* a chunk of a head */
@@ -199,30 +199,12 @@ static void gradient_rows(void *arg, uint64_t row0, uint64_t row1, uint32_t work
             gradient_head(t, i, h, partial);
 }
 
-/* dw of columns [col0, col1): the partial sums of all chunks of rows. */
-static void sum_partials(void *arg, uint64_t col0, uint64_t col1, uint32_t worker) {
-    const struct norm_bwd *t = arg;
-    const uint64_t chunks = pl_u64_div_up(t->dy.rows, PL_PARTIAL_ROWS), n = col1 - col0;
-    double sum[PL_CHUNK] = {0};
-    float dw[PL_CHUNK] = {0};
-    void *out = pl_at(&t->dw, col0, 0);
-    (void)worker;
-    if (t->add_dw) pl_widen(dw, out, t->dw.dtype, n);
-    for (uint64_t k = 0; k < chunks; k++)
-        for (uint64_t i = 0; i < n; i++)
-            sum[i] += (double)t->partial[k * t->dim + col0 + i];
-    for (uint64_t i = 0; i < n; i++)
-        dw[i] = (float)((double)dw[i] + sum[i]);
-    pl_narrow(out, t->dw.dtype, dw, n);
-}
-
 static pl_err run_norm_bwd(struct pl_device *dev, const struct pl_call *c, enum pl_op_kind kind,
                            struct norm_bwd *t) {
     const struct pl_view *ws = &c->in[PL_RMSNORM_BWD_WS];
     t->dy = c->in[PL_RMSNORM_BWD_DY], t->x = c->in[PL_RMSNORM_BWD_X],
     t->w = c->in[PL_RMSNORM_BWD_W], t->rstd = c->in[PL_RMSNORM_BWD_RSTD];
     t->heads = t->dy.cols / t->dim;
-    t->add_dw = pl_call_adds(c);
     t->unit_offset = c->attr->unit_offset;
     if (t->dw.p) {
         const uint64_t need =
@@ -232,7 +214,9 @@ static pl_err run_norm_bwd(struct pl_device *dev, const struct pl_call *c, enum 
     }
     pl_cpu_rows(dev, t->dy.rows, t->dw.p ? PL_PARTIAL_ROWS : pl_cpu_grain(t->dy.cols),
                 gradient_rows, t);
-    if (t->dw.p) pl_cpu_rows(dev, t->dim, PL_CHUNK, sum_partials, t);
+    struct pl_partials sums = {t->partial, pl_u64_div_up(t->dy.rows, PL_PARTIAL_ROWS), t->dim,
+                               t->dw, pl_call_adds(c)};
+    if (t->dw.p) pl_cpu_rows(dev, t->dim, PL_CHUNK, pl_sum_partials, &sums);
     return PL_ERR_OK;
 }
 

@@ -3,7 +3,7 @@
  * A row of H heads of D columns is H norms of D columns with one w[D]; a plain norm has one head. A
  * team of threads owns a norm and keeps it in registers between the sum and the scaling, so memory
  * is read once; only columns past what the registers hold are read again. */
-#include "runtime/kernels/cuda/common.cuh"
+#include "runtime/kernels/cuda/strips.cuh"
 
 #include "estimator/base/checked.h"
 #include "estimator/ops/scratch/scratch_bytes.h"
@@ -312,27 +312,6 @@ __global__ void __launch_bounds__(TEAM) backward_norms(const backward<T> t) {
                       t.partial + (uint64_t)blockIdx.x * t.s.dim);
 }
 
-/* dw[D] (=|+=) the strips in double: a warp of columns by GROUPS threads, each a share of the
- * strips, then the shares in order. */
-#define GROUPS 8
-
-__global__ void __launch_bounds__(PL_WARP *GROUPS)
-    sum_strips(const float *partial, uint32_t strips, uint32_t dim, pl_mat<pl_either> dw,
-               bool adds) {
-    PL_SHARED(double, shared); /* [GROUPS, 32] */
-    const uint32_t c = blockIdx.x * PL_WARP + threadIdx.x;
-    double sum = 0;
-#pragma unroll 8
-    for (uint32_t s = threadIdx.y; s < strips; s += GROUPS)
-        if (c < dim) sum += (double)partial[(uint64_t)s * dim + c];
-    shared[threadIdx.y * PL_WARP + threadIdx.x] = sum;
-    __syncthreads();
-    if (threadIdx.y || c >= dim) return;
-    for (uint32_t g = 1; g < GROUPS; g++)
-        sum += shared[g * PL_WARP + threadIdx.x];
-    dw.put(0, c, (float)((adds ? (double)dw.get(0, c) : 0.0) + sum));
-}
-
 /* ---- launching ---- */
 
 struct shape {
@@ -452,9 +431,8 @@ pl_err run_backward(struct pl_device *dev, const struct pl_call *c, enum pl_op_k
     cut_strips(b, &s);
     if (s.s.n && (b->dx.p || b->dw.p)) launch[form](b, &s, stream);
     if (b->dw.p)
-        PL_LAUNCH(sum_strips, dim3((s.s.dim + PL_WARP - 1) / PL_WARP), dim3(PL_WARP, GROUPS),
-                  GROUPS * PL_WARP * sizeof(double), stream, b->partial, b->strips, s.s.dim,
-                  pl_mat_of<pl_either>(b->dw), b->add_dw);
+        pl_launch_sum_strips(stream, b->partial, b->strips, s.s.dim, pl_mat_of<pl_either>(b->dw),
+                             b->add_dw);
     return pl_cuda_launched();
 }
 
@@ -533,4 +511,4 @@ extern "C" pl_err pl_cuda_qk_norm_bwd(struct pl_device *dev, const struct pl_cal
 }
 
 PL_CUDA_PRELOAD(norms) = {PL_FORM_KERNELS(forward_norms), PL_FORM_KERNELS(backward_norms),
-                          PL_CUDA_KERNEL(sum_strips), NULL};
+                          PL_CUDA_KERNEL(pl_sum_strips), NULL};

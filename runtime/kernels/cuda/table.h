@@ -19,12 +19,14 @@
     X(attention_bwd)                                                                               \
     X(attention_fwd)                                                                               \
     X(bias)                                                                                        \
+    X(conv_silu)                                                                                   \
     X(cross_entropy)                                                                               \
     X(dequant4)                                                                                    \
     X(dropout)                                                                                     \
     X(embed)                                                                                       \
     X(experts)                                                                                     \
     X(fold)                                                                                        \
+    X(gated_norm)                                                                                  \
     X(gather)                                                                                      \
     X(glu)                                                                                         \
     X(glu_clamped)                                                                                 \
@@ -37,6 +39,7 @@
     X(rope)                                                                                        \
     X(route)                                                                                       \
     X(set_rows)                                                                                    \
+    X(sigmoid_gate)                                                                                \
     X(sink_bwd)                                                                                    \
     X(start)
 
