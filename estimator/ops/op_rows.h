@@ -368,6 +368,49 @@ PL_OP(SIGMOID_GATE_BWD, sigmoid_gate_bwd, ROWS, ALONE,
       PL_OUT(SIGMOID_GATE_BWD, DQG, "dqg", FLOAT, NEEDED, N, HD2))
 PL_TRAFFIC(SIGMOID_GATE_BWD, 1.25)
 
+PL_OP(GATED_DELTA, gated_delta, ATTENTION, ALONE,
+      "per value head, from S [dk,D] = 0 at the start of a sequence: S *= alpha; S += k (beta * (v "
+      "- S^T k))^T; o = S^T q. qkv: q and k of attr.kv_heads heads of dk = attr.key_dim columns, "
+      "each divided by sqrt(sum of squares + 1e-6), q also by sqrt(dk), then v of H heads of D; "
+      "ba: b and a of every head: beta = sigmoid(b), alpha = exp(-exp(A_log) * softplus(a + "
+      "dt_bias)). states: row offsets[s]/64 + s + c is S before chunk c of 64 tokens of sequence "
+      "s. With state, of which a row is that of a sequence, S is kept there, and is 0 before "
+      "position 0",
+      PL_IN(GATED_DELTA, QKV, "qkv", FLOAT, NEEDED, N, CH)
+      PL_IN(GATED_DELTA, BA, "ba", FLOAT, NEEDED, N, H2)
+      PL_IN(GATED_DELTA, A_LOG, "A_log", FLOAT, NEEDED, H, ONE)
+      PL_IN(GATED_DELTA, DT_BIAS, "dt_bias", FLOAT, NEEDED, H, ONE)
+      PL_IN(GATED_DELTA, OFFSETS, "offsets", I32, NEEDED, ENDS, ONE)
+      PL_IN(GATED_DELTA, WS, "ws", U8, SCRATCH, ANY, ONE)
+      PL_IN(GATED_DELTA, POS, "pos", I32, OPTIONAL, N, ONE)
+      PL_IN(GATED_DELTA, STATE, "state", F32, MAYBE_IN_PLACE, B, ANY),
+      PL_OUT(GATED_DELTA, O, "o", FLOAT, NEEDED, N, HD)
+      PL_OUT(GATED_DELTA, STATES, "states", F32, OPTIONAL, ANY, ANY)
+      PL_OUT(GATED_DELTA, STATE, "state", F32, MAYBE_IN_PLACE, B, ANY))
+PL_FLOPS(GATED_DELTA, 8, delta_state)
+PL_SCRATCH(GATED_DELTA, pl_ws_gated_delta, NULL)
+PL_GRADIENT(GATED_DELTA, GATED_DELTA_BWD)
+
+PL_OP(GATED_DELTA_BWD, gated_delta_bwd, ATTENTION, ALONE,
+      "the gradient of gated_delta, with the states that it left; dA_log and ddt_bias (=|+=) if "
+      "they are there",
+      PL_IN(GATED_DELTA_BWD, QKV, "qkv", FLOAT, NEEDED, N, CH)
+      PL_IN(GATED_DELTA_BWD, BA, "ba", FLOAT, NEEDED, N, H2)
+      PL_IN(GATED_DELTA_BWD, A_LOG, "A_log", FLOAT, NEEDED, H, ONE)
+      PL_IN(GATED_DELTA_BWD, DT_BIAS, "dt_bias", FLOAT, NEEDED, H, ONE)
+      PL_IN(GATED_DELTA_BWD, OFFSETS, "offsets", I32, NEEDED, ENDS, ONE)
+      PL_IN(GATED_DELTA_BWD, STATES, "states", F32, NEEDED, ANY, ANY)
+      PL_IN(GATED_DELTA_BWD, DO, "do", FLOAT, NEEDED, N, HD)
+      PL_IN(GATED_DELTA_BWD, WS, "ws", U8, SCRATCH, ANY, ONE)
+      PL_IN(GATED_DELTA_BWD, DA_LOG, "dA_log", FLOAT, MAYBE_IN_PLACE, H, ONE)
+      PL_IN(GATED_DELTA_BWD, DDT_BIAS, "ddt_bias", FLOAT, MAYBE_IN_PLACE, H, ONE),
+      PL_OUT(GATED_DELTA_BWD, DQKV, "dqkv", FLOAT, NEEDED, N, CH)
+      PL_OUT(GATED_DELTA_BWD, DBA, "dba", FLOAT, NEEDED, N, H2)
+      PL_OUT(GATED_DELTA_BWD, DA_LOG, "dA_log", FLOAT, MAYBE_IN_PLACE, H, ONE)
+      PL_OUT(GATED_DELTA_BWD, DDT_BIAS, "ddt_bias", FLOAT, MAYBE_IN_PLACE, H, ONE))
+PL_FLOPS(GATED_DELTA_BWD, 24, delta_state)
+PL_SCRATCH(GATED_DELTA_BWD, pl_ws_gated_delta_bwd, pl_ws_cuda_gated_delta_bwd)
+
 PL_OP(DROPOUT, dropout, ROWS, ALONE,
       "y = x * keep / (1-p); keep is a function of (seed, step, sample, position, site, column). "
       "Row 0 is the token where attr.first_element is",

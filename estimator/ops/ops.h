@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define PL_OP_MAX_IN  8
+#define PL_OP_MAX_IN  10
 #define PL_OP_MAX_OUT 6
 /* The most states of an update: four of its inputs are other operands. */
 #define PL_STATES_MAX 4
@@ -126,6 +126,7 @@ enum pl_operand_use {
     X(ENDS, "B+1", B, 1, 1, 1)                                                                     \
     X(EXPERT_ENDS, "E+1", E, 1, 1, 1)                                                              \
     X(E2, "2E", E, 2, 1, 0)                                                                        \
+    X(H2, "2H", H, 2, 1, 0)                                                                        \
     X(HD2, "2H*D", HD, 2, 1, 0)                                                                    \
     X(F2, "2F", F, 2, 1, 0)                                                                        \
     X(CODES, "n/2", ELEMENTS, 1, 2, 0)                                                             \

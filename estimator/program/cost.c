@@ -191,6 +191,14 @@ static double keys_seen(const struct pl_program *p, const struct pl_op *op,
     return span_of(op, load);
 }
 
+/* The elements of all states of a token. */
+static double delta_state(const struct pl_program *p, const struct pl_op *op,
+                          const struct pl_load *load) {
+    const struct pl_attr *a = &op->attr;
+    (void)load;
+    return (double)a->heads * a->key_dim * a->head_dim / cols_of(p, &op->in[0]);
+}
+
 static const struct {
     double factor;
     double (*rule)(const struct pl_program *p, const struct pl_op *op, const struct pl_load *load);

@@ -16,6 +16,7 @@
     X(cases_cached)                                                                                \
     X(cases_experts)                                                                               \
     X(cases_conv)                                                                                  \
+    X(cases_delta)                                                                                 \
     X(cases_gates)                                                                                 \
     X(cases_loss)                                                                                  \
     X(cases_quant)                                                                                 \

@@ -309,6 +309,43 @@ START_TEST(a_gated_norm_has_its_derivative) {
 }
 END_TEST
 
+struct delta_problem {
+    struct ref_delta d;
+    double offsets[4], qkv[MOST], ba[MOST], a_log[4], dt_bias[4], weights[MOST];
+};
+
+static double delta_loss(void *ctx) {
+    const struct delta_problem *p = ctx;
+    double o[MOST];
+    ref_gated_delta(&p->d, o, NULL, NULL);
+    return inner(o, p->weights, (uint64_t)p->offsets[3] * p->d.heads * p->d.dim);
+}
+
+/* A head of keys for one head of values, and for two. */
+START_TEST(the_delta_rule_has_its_derivative) {
+    struct delta_problem p = {
+        .offsets = {0, 4, 4, 7},
+        .d = {.n_seqs = 3, .heads = 2, .key_heads = 2, .key_dim = 3, .dim = 2}};
+    double dqkv[MOST] = {0}, dba[MOST] = {0}, da_log[4] = {0}, ddt_bias[4] = {0};
+    p.d.key_heads -= (uint64_t)_i;
+    const uint64_t n = 7 * (2 * p.d.key_heads * 3 + 4);
+    p.d.offsets = p.offsets, p.d.qkv = p.qkv, p.d.ba = p.ba, p.d.a_log = p.a_log;
+    p.d.dt_bias = p.dt_bias;
+    fill_normal(p.qkv, n, 27);
+    fill_normal(p.ba, 28, 28);
+    fill_normal(p.a_log, 2, 29);
+    fill_normal(p.dt_bias, 2, 30);
+    fill_normal(p.weights, 28, 31);
+    ref_gated_delta_bwd(
+        &p.d, p.weights,
+        &(struct ref_delta_bwd){.dqkv = dqkv, .dba = dba, .da_log = da_log, .ddt_bias = ddt_bias});
+    check_gradient("gated_delta dqkv", delta_loss, &p, p.qkv, n, dqkv);
+    check_gradient("gated_delta dba", delta_loss, &p, p.ba, 28, dba);
+    check_gradient("gated_delta dA_log", delta_loss, &p, p.a_log, 2, da_log);
+    check_gradient("gated_delta ddt_bias", delta_loss, &p, p.dt_bias, 2, ddt_bias);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("derivatives");
     TCase *tc = tcase_create("references");
@@ -322,6 +359,7 @@ int main(void) {
     tcase_add_loop_test(tc, attention_has_its_derivative, 0, 8);
     tcase_add_loop_test(tc, a_convolution_has_its_derivative, 0, 4);
     tcase_add_test(tc, a_gated_norm_has_its_derivative);
+    tcase_add_loop_test(tc, the_delta_rule_has_its_derivative, 0, 2);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

@@ -51,6 +51,10 @@ static const struct {
     {PL_OP_SWIGLU_CLAMPED_BWD, "-b>b -f>f"},
     {PL_OP_CONV_SILU, "bb>b bb>bb fb>f fb>ff ff>f ff>ff"},
     {PL_OP_CONV_SILU_BWD, "bb-b>b bb-b>bb bb-b>bf fb-f>f ff-f>f ff-f>ff"},
+    {PL_OP_GATED_DELTA, "bbbb>b bbbb>bf bbbb>b-f bbfb>b bbfb>bf bbfb>b-f bbff>b bbff>bf bbff>b-f "
+                        "ffbb>f ffbb>ff ffbb>f-f fffb>f fffb>ff fffb>f-f ffff>f ffff>ff ffff>f-f"},
+    {PL_OP_GATED_DELTA_BWD, "bbbb-fb>bb bbbb-fb>bbbb bbbb-fb>bbff bbfb-fb>bb bbff-fb>bbff "
+                            "ffbb-ff>ff fffb-ff>ff ffff-ff>ff ffff-ff>ffff"},
     {PL_OP_GATED_NORM, "bbb>bf bbf>bf ffb>ff fff>ff"},
     {PL_OP_GATED_NORM_BWD, "bbbbf>bb bbbbf>bbb bbbbf>bbf bbbff>bb bbbff>bbf fffbf>ff fffff>ff "
                            "fffff>fff"},

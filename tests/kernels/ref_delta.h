@@ -37,4 +37,21 @@ struct ref_gated_bwd {
 void ref_gated_norm_bwd(struct ref_gated s, const double *o, const double *z, const double *w,
                         const struct ref_gated_bwd *g);
 
+/* qkv[rows, 2 K dk + H dim], ba[rows, 2 H]; at most 256 columns of a key. */
+struct ref_delta {
+    uint64_t n_seqs, heads, key_heads, key_dim, dim;
+    const double *offsets, *qkv, *ba, *a_log, *dt_bias;
+    const double *before; /* [n_seqs, H dk dim]: states that sequences begin with; NULL: zeros */
+};
+/* o[rows, H dim]; states (nullable): row offsets[s]/64 + s + c is that before chunk c; last
+ * (nullable): those after sequences that are not empty */
+void ref_gated_delta(const struct ref_delta *d, double *o, double *states, double *last);
+struct ref_delta_bwd {
+    double *dqkv, *dba, *da_log, *ddt_bias;
+    double *da_log_magnitude, *ddt_bias_magnitude;
+    double *key_magnitude; /* [rows, 2 K dk]: of the queries and keys in dqkv */
+};
+void ref_gated_delta_bwd(const struct ref_delta *d, const double *go,
+                         const struct ref_delta_bwd *out);
+
 #endif

@@ -35,6 +35,13 @@ uint64_t pl_ws_cross_entropy(const struct pl_traits *t, const struct pl_attr *at
 uint64_t pl_ws_conv_silu_bwd(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
                              uint64_t cols);
 
+uint64_t pl_ws_gated_delta(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
+                           uint64_t cols);
+uint64_t pl_ws_gated_delta_bwd(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
+                               uint64_t cols);
+uint64_t pl_ws_cuda_gated_delta_bwd(const struct pl_traits *t, const struct pl_attr *attr,
+                                    uint64_t rows, uint64_t cols);
+
 /* workspace_cuda_attention.c */
 uint64_t pl_ws_cuda_attention_bwd(const struct pl_traits *t, const struct pl_attr *attr,
                                   uint64_t rows, uint64_t cols);

@@ -26,6 +26,8 @@
     X(embed)                                                                                       \
     X(experts)                                                                                     \
     X(fold)                                                                                        \
+    X(gated_delta)                                                                                 \
+    X(gated_delta_bwd)                                                                             \
     X(gated_norm)                                                                                  \
     X(gather)                                                                                      \
     X(glu)                                                                                         \
