@@ -27,6 +27,7 @@ enum pl_family {
     PL_FAMILY_GEMMA3,
     PL_FAMILY_QWEN3_MOE,
     PL_FAMILY_GPT_OSS,
+    PL_FAMILY_QWEN3_5,
     PL_FAMILIES_OF_A_TEST PL_FAMILY_COUNT
 };
 const char *pl_family_name(enum pl_family f); /* e.g. "qwen2", the model_type of config.json */
@@ -80,9 +81,11 @@ static inline bool pl_rope_grows_queries(const struct pl_rope *r, uint64_t longe
 #define PL_LAYER_FORWARDS_OF_A_TEST
 #endif
 enum pl_layer_kind {
-    PL_LAYER_PRE_NORM,  /* attention and a dense MLP, each after a norm */
-    PL_LAYER_FOUR_NORM, /* the same with a norm after each, too (gemma3) */
-    PL_LAYER_EXPERTS,   /* attention and a mixture of experts, each after a norm */
+    PL_LAYER_PRE_NORM,        /* attention and a dense MLP, each after a norm */
+    PL_LAYER_FOUR_NORM,       /* the same with a norm after each, too (gemma3) */
+    PL_LAYER_EXPERTS,         /* attention and a mixture of experts, each after a norm */
+    PL_LAYER_GATED_ATTENTION, /* as PRE_NORM; queries bring a gate of attention's output */
+    PL_LAYER_GATED_DELTA,     /* linear attention and a dense MLP, each after a norm */
     PL_LAYERS_OF_A_TEST PL_LAYER_KIND_COUNT
 };
 #define PL_LAYER_MAX_KINDS 32 /* kinds are bits of a word */
@@ -117,6 +120,21 @@ struct pl_experts {
     double limit, alpha;    /* of the clamped gate (gpt_oss); limit 0 = that of a dense MLP */
 };
 
+/* Linear attention by the gated delta rule (arXiv 2412.06464). Heads of values share a head of
+ * queries and keys as those of attention share keys. */
+struct pl_delta {
+    uint32_t key_heads, value_heads;
+    uint32_t key_dim, value_dim; /* of a head */
+    uint32_t taps;               /* of the convolution of queries, keys and values */
+};
+/* Columns of its queries, keys and values together, and of its values. */
+static inline uint64_t pl_delta_channels(const struct pl_delta *x) {
+    return 2 * (uint64_t)x->key_heads * x->key_dim + (uint64_t)x->value_heads * x->value_dim;
+}
+static inline uint64_t pl_delta_values(const struct pl_delta *x) {
+    return (uint64_t)x->value_heads * x->value_dim;
+}
+
 struct pl_model {
     enum pl_family family;
     uint64_t hidden, layers, heads, kv_heads, head_dim, ffn, vocab, max_positions;
@@ -130,6 +148,7 @@ struct pl_model {
     double embed_scale;              /* factor of the embedding's output */
     bool sinks;                      /* one logit a head in every softmax of attention (gpt_oss) */
     struct pl_experts experts;       /* of layers of that kind */
+    struct pl_delta delta;           /* of layers of that kind */
     struct pl_layer layer[PL_MODEL_MAX_LAYERS]; /* the first `layers` are set */
     uint32_t kinds; /* bits of enum pl_layer_kind: those of its layers */
     uint32_t first_of_kind[PL_LAYER_MAX_KINDS]; /* the first layer of each of them */

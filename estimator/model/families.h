@@ -41,6 +41,7 @@ struct pl_family_row {
     int64_t bos, eos, pad; /* -1 = none */
     bool reads_attention_bias, reads_mlp_bias;
     bool partial_rotary; /* rotates only the first part of a head if the file says so */
+    double rotary_share; /* that part where the file does not say; 0: all of it */
     double local_theta;  /* layers with a window have a rope with this base; 0 = one rope for all
                             layers */
     enum pl_activation activation;
@@ -56,6 +57,9 @@ pl_err pl_family_find(const struct pl_hf *h, enum pl_family *out);
 const struct pl_family_row *pl_family_get(enum pl_family f);
 /* Returns the first row whose architecture llama.cpp calls so; NULL: there is none. */
 const struct pl_family_row *pl_family_of_gguf(const char *architecture);
+
+/* Facts of families that have a file of their own. */
+pl_err pl_qwen3_5_facts(const struct pl_hf *h, struct pl_model *m);
 
 /* Reads quantization_config of bitsandbytes in 4 bits into m->codes and m->nested_codes. */
 pl_err pl_model_read_codes(const struct pl_hf *h, struct pl_model *m);

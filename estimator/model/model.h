@@ -29,12 +29,16 @@ pl_err pl_model_parse(const char *name, const char *json, uint64_t bytes, struct
 pl_err pl_model_read_text(const char *path, char **text, uint64_t *bytes, struct pl_diag *d);
 #define PL_CATALOGUE_SCHEME "catalogue:"
 
+/* Returns the rows of the projection of queries of a layer: a head has those of its query, and then
+ * those of its gate, where there are gates. */
+uint64_t pl_model_query_rows(const struct pl_model *m, uint64_t layer);
+
 /* The fused matrices and vectors that the program computes with. Sizes: C hidden, Q = heads x
  * head_dim, K = kv_heads x head_dim, F ffn, V vocab; those of a layer are its own. */
 enum pl_slot {
     PL_SLOT_EMBED,  /* [V,C] */
     PL_SLOT_NORM1,  /* [C] */
-    PL_SLOT_QKV,    /* [Q+2K,C]: rows q, k, v */
+    PL_SLOT_QKV,    /* [Q+2K,C]: rows q, k, v; with gates [2Q+2K,C], see pl_model_query_rows() */
     PL_SLOT_QKV_B,  /* [Q+2K] */
     PL_SLOT_QNORM,  /* [head_dim] */
     PL_SLOT_KNORM,  /* [head_dim] */
@@ -57,6 +61,13 @@ enum pl_slot {
     PL_SLOT_EXPERT_GU_B,
     PL_SLOT_EXPERT_DOWN,
     PL_SLOT_EXPERT_DOWN_B,
+    /* of linear attention, with V heads of values */
+    PL_SLOT_DELTA_DT_BIAS, /* [V] */
+    PL_SLOT_DELTA_A_LOG,   /* [V] */
+    PL_SLOT_DELTA_CONV,    /* [channels,taps] */
+    PL_SLOT_DELTA_NORM,    /* [value_dim] */
+    PL_SLOT_DELTA_OUT,     /* [C,values] */
+    PL_SLOT_DELTA_IN, /* [channels+values+2V,C]: rows of q, k and v, of the gate z, of b, of a */
     PL_SLOT_COUNT
 };
 
@@ -85,6 +96,7 @@ struct pl_param_row {
                          layer in one where files split them */
     uint32_t experts; /* of so many experts: row0, rows and cols are of each; else 0 */
     bool split;       /* each of them is a tensor of its own, with its number in place of the `*` */
+    bool of_channels; /* files have a dimension of 1 between rows and columns */
     uint64_t row0, rows, cols;
 };
 #define PL_MODEL_MAX_ROWS 64 /* bits of a pl_row_set */
@@ -107,7 +119,7 @@ uint32_t pl_model_modules(const struct pl_model *m, struct pl_param_row out[PL_M
 bool pl_model_row_in(const struct pl_model *m, struct pl_param_row *row, uint64_t layer);
 /* Lists the rows of one slot of a layer, with their indices in the list of modules; returns their
  * count. */
-#define PL_MODEL_SLOT_ROWS 3
+#define PL_MODEL_SLOT_ROWS 4
 uint32_t pl_model_slot_rows(const struct pl_model *m, uint64_t layer, enum pl_slot slot,
                             struct pl_param_row out[PL_MODEL_SLOT_ROWS],
                             uint32_t index[PL_MODEL_SLOT_ROWS]);

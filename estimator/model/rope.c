@@ -240,7 +240,7 @@ pl_err pl_model_read_rope(const struct pl_hf *h, const struct pl_family_row *f,
                           struct pl_model *m) {
     struct pl_hf r;
     const struct rope_row *row = &rope_rows[0];
-    double share = 1;
+    double share = f->rotary_share > 0 ? f->rotary_share : 1;
     PL_TRY(find_settings(h, f, &r));
     m->rope[0].theta = f->theta;
     m->rope[0].factor = 1;

@@ -7,12 +7,41 @@
 
 /* Extents: products of model sizes, each below 2^22 but for V, 2^24 (see families.h), so sums and
  * products of two of them stay far below 2^64. */
-enum extent { X_ZERO, X_ONE, X_V, X_C, X_Q, X_K, X_QK, X_QKV, X_D, X_F, X_2F, X_H, X_E };
+enum extent {
+    X_ZERO,
+    X_ONE,
+    X_V,
+    X_C,
+    X_Q,
+    X_QG, /* queries with their gates, where there are some; the next two are with them, too */
+    X_K,
+    X_QK,
+    X_QKV,
+    X_D,
+    X_F,
+    X_2F,
+    X_H,
+    X_E,
+    X_CHANNELS, /* of linear attention; the next ones are rows of its projections, up to each */
+    X_UP_TO_Z,
+    X_UP_TO_B,
+    X_UP_TO_A,
+    X_TAPS,
+    X_VALUES,
+    X_VALUE_DIM,
+    X_VALUE_HEADS
+};
+
+uint64_t pl_model_query_rows(const struct pl_model *m, uint64_t layer) {
+    const struct pl_layer *l = &m->layer[layer];
+    return (l->kind == PL_LAYER_GATED_ATTENTION ? 2 : 1) * m->heads * l->head_dim;
+}
 
 /* A switch: programs of large models ask for thousands of extents. */
 static uint64_t extent(const struct pl_model *m, uint64_t layer, enum extent x) {
     const struct pl_layer *l = &m->layer[layer];
-    const uint64_t q = m->heads * l->head_dim, k = pl_layer_kv_columns(l);
+    const struct pl_delta *delta = &m->delta;
+    const uint64_t q = pl_model_query_rows(m, layer), k = pl_layer_kv_columns(l);
     switch (x) {
     case X_ZERO:
         return 0;
@@ -23,6 +52,8 @@ static uint64_t extent(const struct pl_model *m, uint64_t layer, enum extent x) 
     case X_C:
         return m->hidden;
     case X_Q:
+        return m->heads * l->head_dim;
+    case X_QG:
         return q;
     case X_K:
         return k;
@@ -40,6 +71,22 @@ static uint64_t extent(const struct pl_model *m, uint64_t layer, enum extent x) 
         return m->heads;
     case X_E:
         return m->experts.n;
+    case X_CHANNELS:
+        return pl_delta_channels(delta);
+    case X_UP_TO_Z:
+        return pl_delta_channels(delta) + pl_delta_values(delta);
+    case X_UP_TO_B:
+        return pl_delta_channels(delta) + pl_delta_values(delta) + delta->value_heads;
+    case X_UP_TO_A:
+        return pl_delta_channels(delta) + pl_delta_values(delta) + 2 * (uint64_t)delta->value_heads;
+    case X_TAPS:
+        return delta->taps;
+    case X_VALUES:
+        return pl_delta_values(delta);
+    case X_VALUE_DIM:
+        return delta->value_dim;
+    case X_VALUE_HEADS:
+        return delta->value_heads;
     }
     return 0;
 }
@@ -51,6 +98,9 @@ static uint64_t extent(const struct pl_model *m, uint64_t layer, enum extent x) 
 #define EXPERTS                                                                                    \
     (BIT(NORM2) | BIT(ROUTER) | BIT(ROUTER_B) | BIT(EXPERT_GU) | BIT(EXPERT_GU_B) |                \
      BIT(EXPERT_DOWN) | BIT(EXPERT_DOWN_B))
+#define DELTA                                                                                      \
+    (BIT(NORM1) | BIT(DELTA_DT_BIAS) | BIT(DELTA_A_LOG) | BIT(DELTA_CONV) | BIT(DELTA_NORM) |      \
+     BIT(DELTA_OUT) | BIT(DELTA_IN))
 #define POST_NORMS (BIT(POST1) | BIT(POST2))
 
 /* The slots that a kind of layers has, as far as the facts of the model ask for them. */
@@ -58,6 +108,8 @@ static const uint64_t kind_slots[PL_LAYER_KIND_COUNT] = {
     [PL_LAYER_PRE_NORM] = ATTENTION | DENSE_MLP,
     [PL_LAYER_FOUR_NORM] = ATTENTION | DENSE_MLP | POST_NORMS,
     [PL_LAYER_EXPERTS] = ATTENTION | EXPERTS,
+    [PL_LAYER_GATED_ATTENTION] = ATTENTION | DENSE_MLP,
+    [PL_LAYER_GATED_DELTA] = DELTA | DENSE_MLP,
     PL_LAYER_ROWS_OF_A_TEST};
 _Static_assert(PL_SLOT_COUNT <= 64, "slots are bits of a word");
 _Static_assert((int)PL_LAYER_KIND_COUNT <= PL_LAYER_MAX_KINDS, "kinds are bits of a word");
@@ -150,6 +202,13 @@ static const struct {
     [PL_SLOT_EXPERT_DOWN] = {"experts_down", IF_ALWAYS, true, false, false, X_C, X_F, true},
     [PL_SLOT_EXPERT_DOWN_B] = {"experts_down_b", IF_EXPERT_BIASES, true, true, false, X_C, X_ONE,
                                true},
+    [PL_SLOT_DELTA_DT_BIAS] = {"dt_bias", IF_ALWAYS, true, true, false, X_VALUE_HEADS, X_ONE,
+                               false},
+    [PL_SLOT_DELTA_A_LOG] = {"A_log", IF_ALWAYS, true, true, false, X_VALUE_HEADS, X_ONE, false},
+    [PL_SLOT_DELTA_CONV] = {"conv", IF_ALWAYS, true, false, false, X_CHANNELS, X_TAPS, false},
+    [PL_SLOT_DELTA_NORM] = {"delta_norm", IF_ALWAYS, true, true, false, X_VALUE_DIM, X_ONE, false},
+    [PL_SLOT_DELTA_OUT] = {"delta_out", IF_ALWAYS, true, false, true, X_C, X_VALUES, false},
+    [PL_SLOT_DELTA_IN] = {"delta_in", IF_ALWAYS, true, false, true, X_UP_TO_A, X_C, false},
 };
 
 /* True if layers of a kind have a slot; one that the model has once is of no kind. */
@@ -195,10 +254,10 @@ static const struct {
     enum extent row0, rows;
 } file_rows[] = {
     {PL_SLOT_EMBED, IF_ALWAYS, "model.embed_tokens.weight", "embed_tokens", X_ZERO, X_V},
-    {PL_SLOT_QKV, IF_SPLIT, "self_attn.q_proj.weight", "q_proj", X_ZERO, X_Q},
-    {PL_SLOT_QKV_B, IF_SPLIT, "self_attn.q_proj.bias", NULL, X_ZERO, X_Q},
-    {PL_SLOT_QKV, IF_SPLIT, "self_attn.k_proj.weight", "k_proj", X_Q, X_K},
-    {PL_SLOT_QKV_B, IF_SPLIT, "self_attn.k_proj.bias", NULL, X_Q, X_K},
+    {PL_SLOT_QKV, IF_SPLIT, "self_attn.q_proj.weight", "q_proj", X_ZERO, X_QG},
+    {PL_SLOT_QKV_B, IF_SPLIT, "self_attn.q_proj.bias", NULL, X_ZERO, X_QG},
+    {PL_SLOT_QKV, IF_SPLIT, "self_attn.k_proj.weight", "k_proj", X_QG, X_K},
+    {PL_SLOT_QKV_B, IF_SPLIT, "self_attn.k_proj.bias", NULL, X_QG, X_K},
     {PL_SLOT_QKV, IF_SPLIT, "self_attn.v_proj.weight", "v_proj", X_QK, X_K},
     {PL_SLOT_QKV_B, IF_SPLIT, "self_attn.v_proj.bias", NULL, X_QK, X_K},
     {PL_SLOT_QKV, IF_FUSED, "self_attn.qkv_proj.weight", "qkv_proj", X_ZERO, X_QKV},
@@ -231,6 +290,19 @@ static const struct {
     {PL_SLOT_EXPERT_GU_B, IF_ALWAYS, "mlp.experts.gate_up_proj_bias", NULL, X_ZERO, X_2F},
     {PL_SLOT_EXPERT_DOWN, IF_EXPERTS_FUSED, "mlp.experts.down_proj", "down_proj", X_ZERO, X_C},
     {PL_SLOT_EXPERT_DOWN_B, IF_ALWAYS, "mlp.experts.down_proj_bias", NULL, X_ZERO, X_C},
+    {PL_SLOT_DELTA_DT_BIAS, IF_ALWAYS, "linear_attn.dt_bias", NULL, X_ZERO, X_VALUE_HEADS},
+    {PL_SLOT_DELTA_A_LOG, IF_ALWAYS, "linear_attn.A_log", NULL, X_ZERO, X_VALUE_HEADS},
+    {PL_SLOT_DELTA_CONV, IF_ALWAYS, "linear_attn.conv1d.weight", NULL, X_ZERO, X_CHANNELS},
+    {PL_SLOT_DELTA_NORM, IF_ALWAYS, "linear_attn.norm.weight", NULL, X_ZERO, X_VALUE_DIM},
+    {PL_SLOT_DELTA_OUT, IF_ALWAYS, "linear_attn.out_proj.weight", "out_proj", X_ZERO, X_C},
+    {PL_SLOT_DELTA_IN, IF_ALWAYS, "linear_attn.in_proj_qkv.weight", "in_proj_qkv", X_ZERO,
+     X_CHANNELS},
+    {PL_SLOT_DELTA_IN, IF_ALWAYS, "linear_attn.in_proj_z.weight", "in_proj_z", X_CHANNELS,
+     X_VALUES},
+    {PL_SLOT_DELTA_IN, IF_ALWAYS, "linear_attn.in_proj_b.weight", "in_proj_b", X_UP_TO_Z,
+     X_VALUE_HEADS},
+    {PL_SLOT_DELTA_IN, IF_ALWAYS, "linear_attn.in_proj_a.weight", "in_proj_a", X_UP_TO_B,
+     X_VALUE_HEADS},
     {PL_SLOT_NORMF, IF_ALWAYS, "model.norm.weight", NULL, X_ZERO, X_C},
     /* those that may be modules only come last */
     {PL_SLOT_HEAD, IF_ALWAYS, "lm_head.weight", "lm_head", X_ZERO, X_V},
@@ -263,6 +335,7 @@ static struct pl_param_row row_of(const struct pl_model *m, uint64_t layer, size
         .module_only = is_module_only(m, i),
         .experts = slots[slot].of_experts ? m->experts.n : 0,
         .split = strchr(file_rows[i].suffix, '*') != NULL,
+        .of_channels = slot == PL_SLOT_DELTA_CONV,
         .row0 = extent(m, layer, file_rows[i].row0),
         .rows = turned ? cols : rows,
         .cols = turned ? rows : cols,

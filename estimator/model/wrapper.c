@@ -17,6 +17,7 @@ static const struct {
     {"gemma3", "gemma3_text", "Gemma3ForCausalLM"},
     {"mistral3", "ministral3", "Ministral3ForCausalLM"},
     {"mistral3", "mistral", "MistralForCausalLM"},
+    {"qwen3_5", "qwen3_5_text", "Qwen3_5ForCausalLM"},
 };
 
 /* Facts of the language model that such a file may hold at the top level alone. */

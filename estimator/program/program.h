@@ -117,9 +117,11 @@ enum pl_role {
     PL_ROLE_KEYS,         /* KV cache of a layer: [batch_size * max_seq_length, K]; of samples that
                            * of all layers, one after the other */
     PL_ROLE_VALUES,
-    PL_ROLE_LOGITS,     /* of GENERATE: a row per sequence that asks for a token */
-    PL_ROLE_COPY,       /* of tensor `of`, in another memory: offload.c */
-    PL_ROLE_MICRO_GRAD, /* of tensor `of`, of one micro-batch; its first op overwrites it */
+    PL_ROLE_DELTA_STATES, /* of linear attention, for its gradient: a row for each chunk of a
+                           * sequence */
+    PL_ROLE_LOGITS,       /* of GENERATE: a row per sequence that asks for a token */
+    PL_ROLE_COPY,         /* of tensor `of`, in another memory: offload.c */
+    PL_ROLE_MICRO_GRAD,   /* of tensor `of`, of one micro-batch; its first op overwrites it */
 };
 
 /* True for what the trainer uploads before a phase runs. */
@@ -415,7 +417,7 @@ struct pl_part {
     uint32_t row; /* index into pl_model_modules() */
     uint64_t row0, rows;
 };
-#define PL_MAX_PARTS 3
+#define PL_MAX_PARTS 4
 /* Parts of a WEIGHT, LORA_A, LORA_B or CODES tensor in order; their count. */
 uint32_t pl_tensor_parts(const struct pl_program *p, uint32_t id, struct pl_part out[PL_MAX_PARTS]);
 

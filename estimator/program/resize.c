@@ -2,6 +2,7 @@
 
 #include "estimator/base/checked.h"
 #include "estimator/base/digest.h"
+#include "estimator/ops/scratch/workspace_delta.h"
 #include "estimator/program/cost.h"
 #include "estimator/program/emit/brief.h"
 
@@ -83,6 +84,7 @@ static uint64_t rows_at(const struct pl_tensor *t, const struct sizes *from,
     if (t->rows != PL_ROWS_FIXED)
         return t->dims[0] == from->tokens ? to->tokens : chunks_by(to, t->rows)->chunk;
     if (t->role == PL_ROLE_OFFSETS) return to->seqs + 1;
+    if (t->role == PL_ROLE_DELTA_STATES) return pl_delta_rows(to->tokens, to->seqs);
     return t->role == PL_ROLE_SAMPLES ? to->seqs : t->dims[0];
 }
 

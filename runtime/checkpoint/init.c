@@ -18,13 +18,15 @@ struct start {
 static const enum {
     RANDOM,
     ZERO,
+    ONE,
     NORM
 } slot_start[PL_SLOT_COUNT] = {
     [PL_SLOT_NORM1] = NORM,       [PL_SLOT_NORM2] = NORM,         [PL_SLOT_NORMF] = NORM,
     [PL_SLOT_POST1] = NORM,       [PL_SLOT_POST2] = NORM,         [PL_SLOT_QNORM] = NORM,
     [PL_SLOT_KNORM] = NORM,       [PL_SLOT_QKV_B] = ZERO,         [PL_SLOT_O_B] = ZERO,
     [PL_SLOT_GU_B] = ZERO,        [PL_SLOT_DOWN_B] = ZERO,        [PL_SLOT_ROUTER_B] = ZERO,
-    [PL_SLOT_EXPERT_GU_B] = ZERO, [PL_SLOT_EXPERT_DOWN_B] = ZERO,
+    [PL_SLOT_EXPERT_GU_B] = ZERO, [PL_SLOT_EXPERT_DOWN_B] = ZERO, [PL_SLOT_DELTA_DT_BIAS] = ONE,
+    [PL_SLOT_DELTA_A_LOG] = ZERO, [PL_SLOT_DELTA_NORM] = ONE,
 };
 
 /* Streams of the room; the value of `site` in the derivation of a stream. */
@@ -47,9 +49,8 @@ static pl_err init_weight(const struct pl_window *w, const struct pl_tensor_io *
     const struct pl_model *m = io->program->model;
     const enum pl_slot slot = io->program->tensors[w->tensor].slot;
     struct start start = {PL_START_NORMAL, m->initializer_range};
-    if (slot_start[slot] != RANDOM)
-        start =
-            (struct start){PL_START_CONSTANT, slot_start[slot] == NORM && !m->unit_offset ? 1 : 0};
+    const bool one = slot_start[slot] == ONE || (slot_start[slot] == NORM && !m->unit_offset);
+    if (slot_start[slot] != RANDOM) start = (struct start){PL_START_CONSTANT, one ? 1 : 0};
     return start_window(w, io, seed, STREAM_WEIGHT, start, d);
 }
 

@@ -99,6 +99,8 @@ struct pl_window pl_window_of_row(const struct pl_param_row *row, uint64_t layer
     } else if (joined) {
         item.dims[0] = row->experts * row->rows;
         item.matrices = row->experts;
+    } else if (row->of_channels) {
+        item.matrices = (uint32_t)row->rows;
     }
     char name[128];
     pl_model_expert_name(row, layer, which, name);

@@ -312,6 +312,18 @@ static const struct {
      "\"llama_4_scaling_beta\":0.1}}",
      PL_ERR_MODEL_UNSUPPORTED, "rope type"},
     {"{\"model_type\":\"mistral\",\"sliding_window\":0}", PL_ERR_MODEL_FIELD, "`sliding_window`"},
+    {"{\"model_type\":\"qwen3_5_text\",\"layer_types\":[\"full_attention\"]}", PL_ERR_MODEL_FIELD,
+     "a list of 2"},
+    {"{\"model_type\":\"qwen3_5_text\",\"layer_types\":[\"full_attention\",\"mamba\"]}",
+     PL_ERR_MODEL_UNSUPPORTED, "layer 1 is no \"linear_attention\""},
+    {"{\"model_type\":\"qwen3_5_text\",\"linear_num_key_heads\":3,\"linear_num_value_heads\":4}",
+     PL_ERR_MODEL_FIELD, "a multiple of linear_num_key_heads, 3"},
+    {"{\"model_type\":\"qwen3_5_text\",\"linear_key_head_dim\":257}", PL_ERR_MODEL_FIELD,
+     "from 1 to 256"},
+    {"{\"model_type\":\"qwen3_5_text\",\"linear_conv_kernel_dim\":9}", PL_ERR_MODEL_FIELD,
+     "from 1 to 8"},
+    {"{\"model_type\":\"qwen3_5_text\",\"linear_value_head_dim\":1048576}", PL_ERR_MODEL_FIELD,
+     "more than 1048576 columns"},
 };
 
 START_TEST(what_would_change_the_arithmetic_is_refused) {
@@ -343,6 +355,7 @@ START_TEST(absent_keys_take_the_defaults_of_the_family) {
         {"gemma3_text", 1e6, 1e-6, 4, 256, 131072, 4096, true, false, true, 2, 1, 0},
         {"qwen3_moe", 1e4, 1e-6, 4, 4, 32768, 0, false, false, true, -1, -1, -1},
         {"gpt_oss", 1.5e5, 1e-5, 8, 64, 131072, 0, false, true, false, -1, 200002, 199999},
+        {"qwen3_5_text", 1e4, 1e-6, 4, 256, 32768, 0, false, false, true, -1, -1, -1},
     };
     /* Positions of some have no default: a file without them is not this model. */
     static const char positions[] =
@@ -363,7 +376,8 @@ START_TEST(absent_keys_take_the_defaults_of_the_family) {
     ck_assert_double_eq(m.rms_eps, rows[_i].eps);
     ck_assert_uint_eq(m.kv_heads, rows[_i].kv_heads);
     ck_assert_uint_eq(m.head_dim, rows[_i].head_dim);
-    ck_assert_uint_eq(m.rope[0].dim, rows[_i].head_dim);
+    const bool turns_part = strcmp(rows[_i].type, "qwen3_5_text") == 0;
+    ck_assert_uint_eq(m.rope[0].dim, rows[_i].head_dim / (turns_part ? 4 : 1));
     ck_assert_uint_eq(m.max_positions, rows[_i].positions);
     ck_assert_uint_eq(m.layer[m.layers - 1].window, rows[_i].window);
     ck_assert_int_eq(m.tied, rows[_i].tied);
@@ -426,7 +440,7 @@ static const struct {
     {"bert", "only decoders"},
     {"llama4", "chunked"},
     {"qwen2_vl", "images"},
-    {"qwen3_5", "linear"},
+    {"qwen3_5_moe_text", "linear attention with a mixture"},
     {"qwen3_next", "linear"},
     {"lfm2", "convolutions"},
     {"starcoder2", "LayerNorm"},
@@ -574,6 +588,30 @@ START_TEST(layers_without_positions_follow_list_or_interval) {
 }
 END_TEST
 
+START_TEST(layers_of_linear_attention_follow_list_or_interval) {
+    struct pl_model m = changed("{\"model_type\":\"qwen3_5_text\",\"num_hidden_layers\":5}");
+    for (int i = 0; i < 5; i++) {
+        const bool full = i == 3;
+        ck_assert_int_eq(m.layer[i].kind, full ? PL_LAYER_GATED_ATTENTION : PL_LAYER_GATED_DELTA);
+        ck_assert_uint_eq(m.layer[i].kv_heads, full ? m.kv_heads : 0);
+        ck_assert_uint_eq(m.layer[i].rope, full ? 0 : PL_NO_ROPE);
+    }
+    ck_assert(m.unit_offset && m.qk_norm);
+    m = changed("{\"model_type\":\"qwen3_5_text\",\"full_attention_interval\":2}");
+    ck_assert_int_eq(m.layer[0].kind, PL_LAYER_GATED_DELTA);
+    ck_assert_int_eq(m.layer[1].kind, PL_LAYER_GATED_ATTENTION);
+    m = changed("{\"model_type\":\"qwen3_5_text\",\"full_attention_interval\":2,"
+                "\"layer_types\":[\"full_attention\",\"linear_attention\"]}");
+    ck_assert_int_eq(m.layer[0].kind, PL_LAYER_GATED_ATTENTION);
+    ck_assert_int_eq(m.layer[1].kind, PL_LAYER_GATED_DELTA);
+    m = read_good("Qwen3.5-27B/config.json");
+    ck_assert_uint_eq(m.rope[0].dim, 64);
+    ck_assert_double_eq(m.rope[0].theta, 1e7);
+    ck_assert_uint_eq(m.delta.value_heads, 48);
+    ck_assert_uint_eq(pl_delta_channels(&m.delta), 10240);
+}
+END_TEST
+
 /* Configurations whose layers are those of Gemma3TextConfig of transformers 5.23, in the keys of
  * 4.57 and of 5. */
 static const struct {
@@ -713,7 +751,7 @@ END_TEST
 int main(void) {
     n_csv = load_lines(CONFIGS "/params.csv", csv);
     n_tsv = load_lines(CONFIGS "/bad/expected.tsv", tsv);
-    if (n_csv != 49 || n_tsv != 60) return 1; /* a lost table would make loops of zero tests pass */
+    if (n_csv != 54 || n_tsv != 60) return 1; /* a lost table would make loops of zero tests pass */
     Suite *s = suite_create("model");
     TCase *t = tcase_create("config.json");
     tcase_add_loop_test(t, every_published_model_has_its_exact_counts, 0, n_csv);
@@ -733,6 +771,7 @@ int main(void) {
     tcase_add_test(t, rope_settings_are_read_in_both_spellings);
     tcase_add_test(t, longrope_scales_cos_and_sin_by_the_stretch);
     tcase_add_test(t, layers_without_positions_follow_list_or_interval);
+    tcase_add_test(t, layers_of_linear_attention_follow_list_or_interval);
     tcase_add_loop_test(t, gemma_layers_have_windows_and_ropes_of_their_own, 0,
                         sizeof gemma_layers / sizeof *gemma_layers);
     tcase_add_test(t, a_wrapper_reads_as_its_language_model);

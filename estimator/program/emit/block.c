@@ -11,8 +11,8 @@ static pl_var attention(struct pl_tape *t, pl_var n1) {
     const struct pl_builder *b = t->b;
     pl_var qkv =
         pl_tape_linear(t, PL_SLOT_QKV, n1, b->q + 2 * b->k, PL_PART_ATTENTION, PL_TAPE_NAME("qkv"));
-    pl_var qk = b->m->qk_norm ? pl_tape_qk_norm(t, qkv) : qkv;
-    pl_tape_rope(t, qk);
+    pl_var qk = b->m->qk_norm ? pl_tape_qk_norm(t, qkv, qkv) : qkv;
+    pl_tape_rope(t, qk, qkv);
     return pl_tape_attention(t, qk, qkv);
 }
 
@@ -37,6 +37,33 @@ static pl_var experts_layer(struct pl_tape *t, pl_var x, pl_var below, pl_var *t
     return pl_tape_experts(t, n2, "x_next");
 }
 
+/* x += Wout m;  x += Wdown gated(norm2(x)) */
+static pl_var close_layer(struct pl_tape *t, enum pl_slot out, pl_var m, pl_var x, pl_var *trunk) {
+    *trunk = pl_tape_linear(t, out, m, t->b->m->hidden, PL_PART_TRUNK, PL_TAPE_NAME("x2"));
+    pl_var n2 = pl_tape_norm(t, PL_SLOT_NORM2, *trunk, x, PL_TAPE_NAME("n2"));
+    return pl_tape_mlp(t, n2, PL_PART_TRUNK, PL_TAPE_NAME("x_next"));
+}
+
+/* Qwen3.5, where every head of attention has a gate:
+ *   x += Wo (attention(norm1(x)) * sigmoid(gate));  x += Wdown gated(norm2(x)) */
+static pl_var gated_attention_layer(struct pl_tape *t, pl_var x, pl_var below, pl_var *trunk) {
+    const struct pl_builder *b = t->b;
+    pl_var n1 = pl_tape_norm(t, PL_SLOT_NORM1, x, below, PL_TAPE_NAME("n1"));
+    pl_var qkv = pl_tape_linear(t, PL_SLOT_QKV, n1, b->key_col + 2 * b->k, PL_PART_ATTENTION,
+                                PL_TAPE_NAME("qkv"));
+    pl_var qk = pl_tape_qk_norm(t, pl_tape_split(t, qkv), qkv);
+    pl_tape_rope(t, qk, qkv);
+    pl_var y = pl_tape_head_gate(t, pl_tape_attention(t, qk, qkv), qkv);
+    return close_layer(t, PL_SLOT_O, y, x, trunk);
+}
+
+/* Qwen3.5, where a state takes the place of keys and values:
+ *   x += Wout gated_norm(delta(conv(Win norm1(x))));  x += Wdown gated(norm2(x)) */
+static pl_var gated_delta_layer(struct pl_tape *t, pl_var x, pl_var below, pl_var *trunk) {
+    pl_var n1 = pl_tape_norm(t, PL_SLOT_NORM1, x, below, PL_TAPE_NAME("n1"));
+    return close_layer(t, PL_SLOT_DELTA_OUT, pl_tape_delta(t, n1), x, trunk);
+}
+
 /* Gemma 3, where what a block adds is normed, too:
  *   x += post1(Wo attention(norm1(x)));  x += post2(Wdown gated(norm2(x))) */
 static pl_var four_norm_layer(struct pl_tape *t, pl_var x, pl_var below, pl_var *trunk) {
@@ -54,10 +81,10 @@ static pl_var four_norm_layer(struct pl_tape *t, pl_var x, pl_var below, pl_var 
 /* Returns what the layer adds to its trunk, in *trunk. */
 typedef pl_var (*forward_fn)(struct pl_tape *t, pl_var x, pl_var below, pl_var *trunk);
 
-static const forward_fn forwards[PL_LAYER_KIND_COUNT] = {[PL_LAYER_PRE_NORM] = pre_norm_layer,
-                                                         [PL_LAYER_FOUR_NORM] = four_norm_layer,
-                                                         [PL_LAYER_EXPERTS] = experts_layer,
-                                                         PL_LAYER_FORWARDS_OF_A_TEST};
+static const forward_fn forwards[PL_LAYER_KIND_COUNT] = {
+    [PL_LAYER_PRE_NORM] = pre_norm_layer,       [PL_LAYER_FOUR_NORM] = four_norm_layer,
+    [PL_LAYER_EXPERTS] = experts_layer,         [PL_LAYER_GATED_ATTENTION] = gated_attention_layer,
+    [PL_LAYER_GATED_DELTA] = gated_delta_layer, PL_LAYER_FORWARDS_OF_A_TEST};
 
 struct pl_val pl_build_layer(struct pl_builder *b, struct pl_val *trunk, struct pl_val pending,
                              bool need_dx, struct pl_tape *t) {

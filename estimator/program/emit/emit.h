@@ -122,12 +122,14 @@ struct pl_builder {
     uint32_t second_rope;            /* table of the model's second rope, or PL_NONE */
     uint32_t *kv;                    /* [layers * 2] keys, values; NULL but in inference */
     uint32_t sample_kv[2];           /* keys, values of samples: of all layers */
+    uint32_t sample_delta[2];        /* of linear attention: last channels, states */
     uint32_t partials;
     struct pl_parts_kept *updates; /* [n_job_tensors], states.c; NULL outside of updates */
     uint64_t q, k;                 /* Q, K columns of the current layer */
-    uint64_t n;                    /* N tokens */
-    uint64_t n_targets;            /* capacity of target rows: N, or the sequences of GENERATE */
-    uint64_t seqs;                 /* capacity of sequences */
+    uint64_t key_col;   /* of its keys in qkv: more than Q where gates are among queries */
+    uint64_t n;         /* N tokens */
+    uint64_t n_targets; /* capacity of target rows: N, or the sequences of GENERATE */
+    uint64_t seqs;      /* capacity of sequences */
 };
 
 /* --- create.c: sizes that follow from a shape --- */
@@ -264,6 +266,14 @@ struct pl_attr pl_build_norm_attr(const struct pl_builder *b);
 void pl_build_norm_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operand dy,
                        struct pl_val x, struct pl_val rstd, struct pl_operand dx, bool add);
 
+/* The gradient of a weight, as one of several outputs of an op, with the scratch that it takes;
+ * both absent if the weight is not trained. */
+struct pl_weight_grad {
+    struct pl_operand dw, ws;
+};
+struct pl_weight_grad pl_build_weight_grad(struct pl_builder *b, enum pl_op_kind kind, uint32_t w,
+                                           struct pl_attr *attr, uint64_t cols);
+
 /* --- linear.c: a fused matrix with its bias and adapters --- */
 /* Appends y = x W^T + bias + adapters for the tokens that are being computed, or, while
  * b->experts is set, for the rows of every expert. Returns the adapters'
@@ -345,6 +355,10 @@ void pl_build_kv_cache(struct pl_builder *b); /* job tensors */
 /* Appends keys and values of this run to the cache, then attention over it. Returns o. */
 struct pl_val pl_build_cached_attention(struct pl_builder *b, struct pl_attr attr, struct pl_val qk,
                                         struct pl_val qkv, struct pl_operand sinks);
+/* Returns what linear attention of the current layer keeps of every sequence: the last channels of
+ * its convolution, or its states. */
+struct pl_operand pl_build_last_channels(const struct pl_builder *b);
+struct pl_operand pl_build_delta_state(const struct pl_builder *b);
 /* Appends the phase: of an inference job, or of the samples of a job that trains. */
 void pl_build_generate_phase(struct pl_builder *b);
 

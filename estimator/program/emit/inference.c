@@ -36,19 +36,88 @@ static uint32_t add_cache(struct pl_builder *b, const char *name, enum pl_role r
                                               .of = PL_NONE});
 }
 
+/* --- what linear attention keeps: whatever the length of a sequence, the same bytes --- */
+
+static bool is_delta(const struct pl_builder *b, uint64_t layer) {
+    return b->m->layer[layer].kind == PL_LAYER_GATED_DELTA;
+}
+
+/* The number of layers before this one that keep the same. */
+static uint64_t place_of(const struct pl_builder *b, uint64_t layer) {
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < layer; i++)
+        n += is_delta(b, i) == is_delta(b, layer);
+    return n;
+}
+
+static uint64_t layers_of(const struct pl_builder *b, bool delta) {
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < b->m->layers; i++)
+        n += is_delta(b, i) == delta;
+    return n;
+}
+
+/* Rows of a sequence that a convolution looks back to; a tensor has one at least. */
+static uint64_t rows_kept(const struct pl_builder *b) {
+    return pl_u64_max(b->m->delta.taps - 1, 1);
+}
+
+static uint64_t state_columns(const struct pl_builder *b) {
+    return pl_delta_values(&b->m->delta) * b->m->delta.key_dim;
+}
+
+static uint32_t add_delta_cache(struct pl_builder *b, const char *name, uint64_t layer,
+                                uint64_t rows, uint64_t cols, enum pl_dtype dtype) {
+    return pl_build_tensor(b, (struct pl_tensor){.name = name,
+                                                 .layer = (uint32_t)layer,
+                                                 .dims = {b->s->batch_size * rows, cols, 1},
+                                                 .dtype = dtype,
+                                                 .category = PL_CATEGORY_KV_CACHE,
+                                                 .scope = PL_SCOPE_JOB,
+                                                 .of = PL_NONE});
+}
+
+static void add_sample_states(struct pl_builder *b) {
+    const uint64_t n = layers_of(b, true);
+    if (!n) return;
+    b->sample_delta[0] =
+        pl_build_step(b, "last_channels", PL_ROWS_FIXED, n * rows_kept(b),
+                      pl_delta_channels(&b->m->delta), b->s->dtype, PL_CATEGORY_KV_CACHE);
+    b->sample_delta[1] = pl_build_step(b, "delta_state", PL_ROWS_FIXED, n, state_columns(b),
+                                       PL_DTYPE_F32, PL_CATEGORY_KV_CACHE);
+}
+
+struct pl_operand pl_build_last_channels(const struct pl_builder *b) {
+    const uint64_t rows = rows_kept(b);
+    if (b->s->inference) return pl_arg(pl_build_now(b, b->kv[2 * b->layer]));
+    return pl_arg_rows(pl_build_now(b, b->sample_delta[0]), place_of(b, b->layer) * rows, rows);
+}
+
+struct pl_operand pl_build_delta_state(const struct pl_builder *b) {
+    if (b->s->inference) return pl_arg(pl_build_now(b, b->kv[2 * b->layer + 1]));
+    return pl_arg_rows(pl_build_now(b, b->sample_delta[1]), place_of(b, b->layer), 1);
+}
+
+/* --- keys and values --- */
+
 void pl_build_kv_cache(struct pl_builder *b) {
     for (uint64_t l = 0; l < b->m->layers; l++) {
-        b->kv[2 * l] = add_cache(b, "k_cache", PL_ROLE_KEYS, l);
-        b->kv[2 * l + 1] = add_cache(b, "v_cache", PL_ROLE_VALUES, l);
+        const bool delta = is_delta(b, l);
+        uint32_t *kept = &b->kv[2 * l];
+        kept[0] = delta ? add_delta_cache(b, "last_channels", l, rows_kept(b),
+                                          pl_delta_channels(&b->m->delta), b->s->dtype)
+                        : add_cache(b, "k_cache", PL_ROLE_KEYS, l);
+        kept[1] = delta ? add_delta_cache(b, "delta_state", l, 1, state_columns(b), PL_DTYPE_F32)
+                        : add_cache(b, "v_cache", PL_ROLE_VALUES, l);
     }
 }
 
-/* One tensor for all layers; a layer with fewer columns uses the first ones. */
+/* One tensor for all layers with attention; a layer with fewer columns uses the first ones. */
 static uint32_t add_sample_cache(struct pl_builder *b, const char *name, enum pl_role role) {
     uint64_t rows, columns = 0;
     for (uint32_t i = 0; i < b->m->layers; i++)
         columns = pl_u64_max(columns, pl_layer_kv_columns(&b->m->layer[i]));
-    if (!pl_u64_mul(b->m->layers, b->s->max_seq_length, &rows) || rows > UINT32_MAX) {
+    if (!pl_u64_mul(layers_of(b, false), b->s->max_seq_length, &rows) || rows > UINT32_MAX) {
         b->err = pl_diag_set(b->d, PL_ERR_OVERFLOW,
                              "the cache of samples has more rows than 32 bits can count");
         return PL_NONE;
@@ -64,7 +133,7 @@ static struct pl_operand cache_of_layer(const struct pl_builder *b, int which) {
     const uint64_t rows = b->s->max_seq_length;
     if (b->s->inference) return pl_arg(pl_build_now(b, b->kv[2 * b->layer + which]));
     struct pl_operand cache =
-        pl_arg_rows(pl_build_now(b, b->sample_kv[which]), b->layer * rows, rows);
+        pl_arg_rows(pl_build_now(b, b->sample_kv[which]), place_of(b, b->layer) * rows, rows);
     if (b->k < b->p->tensors[cache.id].dims[1]) cache.cols = (uint32_t)b->k;
     return cache;
 }
@@ -74,8 +143,12 @@ struct pl_val pl_build_cached_attention(struct pl_builder *b, struct pl_attr att
     struct pl_operand pos = pl_arg(b->in.positions), offsets = pl_arg(b->in.offsets);
     attr.context = (uint32_t)b->s->max_seq_length;
     struct pl_operand kc = cache_of_layer(b, 0), vc = cache_of_layer(b, 1);
-    struct pl_operand new_kv[] = {
-        pl_arg_cols(qk, b->q, b->k), pl_arg_cols(qkv, b->q + b->k, b->k), pos, offsets, kc, vc};
+    struct pl_operand new_kv[] = {pl_arg_cols(qk, b->q, b->k),
+                                  pl_arg_cols(qkv, b->key_col + b->k, b->k),
+                                  pos,
+                                  offsets,
+                                  kc,
+                                  vc};
     struct pl_operand cache[] = {kc, vc};
     PL_EMIT(b, KV_APPEND, attr, new_kv, cache);
 
@@ -119,6 +192,7 @@ static void forward_sample(struct pl_builder *b) {
     b->n = pl_build_generate_tokens(b->s, b->seqs);
     b->sample_kv[0] = add_sample_cache(b, "k_cache", PL_ROLE_KEYS);
     if (b->err == PL_ERR_OK) b->sample_kv[1] = add_sample_cache(b, "v_cache", PL_ROLE_VALUES);
+    if (b->err == PL_ERR_OK) add_sample_states(b);
     if (b->err == PL_ERR_OK) forward(b);
     b->n = n;
     b->n_targets = n_targets;

@@ -20,13 +20,15 @@ static enum pl_slot holder_of(const struct pl_builder *b, enum pl_slot slot) {
     return shared ? PL_SLOT_EMBED : slot;
 }
 
-/* Decoder linears, and a head and an embedding where asked for; routers, norms and biases keep 16
- * bits or more. */
+/* Decoder linears, and a head and an embedding where asked for; routers, convolutions, norms and
+ * biases keep 16 bits or more. */
 bool pl_build_is_quantised(const struct pl_builder *b, uint64_t layer, enum pl_slot slot) {
     struct pl_slot_shape shape;
     slot = holder_of(b, slot);
     pl_model_slot(b->m, layer, slot, &shape);
-    if (!b->quant || !shape.present || shape.vector || slot == PL_SLOT_ROUTER) return false;
+    if (!b->quant || !shape.present || shape.vector || slot == PL_SLOT_ROUTER ||
+        slot == PL_SLOT_DELTA_CONV)
+        return false;
     return shape.per_layer ||
            (slot == PL_SLOT_HEAD ? b->s->quantize_head : b->s->quantize_embedding);
 }

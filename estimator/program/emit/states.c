@@ -241,6 +241,13 @@ static void update(struct pl_builder *b, uint32_t id, const struct stretch *s,
     pl_build_op(b, op, attr, u.in, u.n_in, u.out, u.n_out);
 }
 
+/* The stream of random numbers of a part that has states of its own. Runs that resume rely on those
+ * of the first three parts; a fourth one's are counted from the other end. */
+static uint32_t site_of_part(uint32_t id, uint32_t part) {
+    enum { PARTS = 3 };
+    return part < PARTS ? id * PARTS + part : UINT32_MAX - id;
+}
+
 /* The rows of a part that are this rank's to update. Random numbers are counted from where its
  * states begin: a part with states of its own has a stream of its own. */
 static struct stretch stretch_of(const struct pl_builder *b, uint32_t id, uint32_t part,
@@ -254,7 +261,7 @@ static struct stretch stretch_of(const struct pl_builder *b, uint32_t id, uint32
                             .at = cut ? p->at : row0,
                             .grad_at = pl_shape_cuts_gradients(b->s) ? p->at : row0,
                             .first = (own_states ? skipped : row0) * cols,
-                            .site = own_states ? id * PL_MAX_PARTS + part : id};
+                            .site = own_states ? site_of_part(id, part) : id};
 }
 
 void pl_build_update(struct pl_builder *b, uint32_t id) {

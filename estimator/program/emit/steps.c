@@ -15,14 +15,9 @@ static uint32_t add_rstd(struct pl_builder *b, const char *name, uint64_t cols) 
     return pl_build_step(b, name, PL_ROWS_TOKENS, 0, cols, PL_DTYPE_F32, PL_CATEGORY_ACTIVATIONS);
 }
 
-/* The gradient of a weight, as one of several outputs of an op, with the scratch that it takes. */
-struct weight_grad {
-    struct pl_operand dw, ws;
-};
-
-static struct weight_grad weight_grad(struct pl_builder *b, enum pl_op_kind kind, uint32_t w,
-                                      struct pl_attr *attr, uint64_t cols) {
-    struct weight_grad g = {pl_arg_none, pl_arg_none};
+struct pl_weight_grad pl_build_weight_grad(struct pl_builder *b, enum pl_op_kind kind, uint32_t w,
+                                           struct pl_attr *attr, uint64_t cols) {
+    struct pl_weight_grad g = {pl_arg_none, pl_arg_none};
     if (!pl_build_trains(b, w)) return g;
     g.dw = pl_build_grad(b, w, attr);
     g.ws = pl_build_workspace(b, kind, attr, b->n, cols);
@@ -48,7 +43,8 @@ void pl_build_norm_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operan
     const uint32_t w = pl_build_weight(b, slot);
     struct pl_attr attr = scale_attr(b);
     attr.add_dx = add;
-    const struct weight_grad g = weight_grad(b, PL_OP_RMSNORM_BWD, w, &attr, b->m->hidden);
+    const struct pl_weight_grad g =
+        pl_build_weight_grad(b, PL_OP_RMSNORM_BWD, w, &attr, b->m->hidden);
     const struct pl_operand before = add || dx.id == dy.id ? dx : pl_arg_none;
     struct pl_operand in[] = {dy, pl_arg(x), now(b, w), pl_arg(rstd), g.ws, before, g.dw};
     struct pl_operand out[] = {dx, g.dw};
@@ -187,20 +183,19 @@ static void linear_gradient(struct pl_tape *t, const struct pl_step *s) {
 
 /* --- norms of queries and keys --------------------------------------------------------------- */
 
-struct half { /* a range of the columns of qkv */
+struct half { /* columns of qk, and where they come from: an input of the step */
     enum pl_slot slot;
-    uint64_t col, cols;
+    uint64_t to, cols, from;
 };
 
 static void halves_of(const struct pl_builder *b, struct half out[2]) {
-    out[0] = (struct half){PL_SLOT_QNORM, 0, b->q};
-    out[1] = (struct half){PL_SLOT_KNORM, b->q, b->k};
+    out[0] = (struct half){PL_SLOT_QNORM, 0, b->q, 0};
+    out[1] = (struct half){PL_SLOT_KNORM, b->q, b->k, b->key_col};
 }
 
 /* Into a tensor of its own, so that qkv keeps what the gradient of the norm reads. */
 static void run_qk_norm(struct pl_tape *t, const struct pl_step *s, pl_var_set missing) {
     struct pl_builder *b = t->b;
-    const struct pl_val qkv = t->values[s->in[0]].val;
     struct half halves[2];
     (void)missing;
     halves_of(b, halves);
@@ -212,34 +207,36 @@ static void run_qk_norm(struct pl_tape *t, const struct pl_step *s, pl_var_set m
         struct pl_attr attr = pl_build_norm_attr(b);
         attr.head_dim = layer_of(b)->head_dim;
         const uint32_t r = add_rstd(b, rstd->name, h->cols / layer_of(b)->head_dim);
-        struct pl_operand in[] = {pl_arg_cols(qkv, h->col, h->cols),
+        struct pl_operand in[] = {pl_arg_cols(t->values[s->in[i]].val, h->from, h->cols),
                                   now(b, pl_build_weight(b, h->slot))};
-        struct pl_operand out[] = {pl_arg_cols(pl_build_now(b, qk), h->col, h->cols), now(b, r)};
+        struct pl_operand out[] = {pl_arg_cols(pl_build_now(b, qk), h->to, h->cols), now(b, r)};
         PL_EMIT(b, QK_NORM, attr, in, out);
         rstd->val = pl_build_now(b, r);
     }
     t->values[s->out[0]].val = pl_build_now(b, qk);
 }
 
+/* 1/rms is there since attention asked for qk, and so are queries that were split from gates. */
 static pl_var_set qk_norm_needs(const struct pl_tape *t, const struct pl_step *s) {
-    (void)t; /* 1/rms is there since attention asked for qk */
-    return pl_var_bit(s->in[0]);
+    (void)t;
+    return pl_var_bit(s->in[1]);
 }
 
 static void qk_norm_gradient(struct pl_tape *t, const struct pl_step *s) {
     struct pl_builder *b = t->b;
-    const struct pl_val qkv = t->values[s->in[0]].val;
-    const uint32_t grad = t->values[s->in[0]].grad;
     struct half halves[2];
     halves_of(b, halves);
+    t->values[s->in[0]].grad = t->values[s->out[0]].grad;
     for (int i = 0; i < 2 && b->err == PL_ERR_OK; i++) {
         const struct half *h = &halves[i];
         const uint32_t w = pl_build_weight(b, h->slot);
         struct pl_attr attr = scale_attr(b);
         attr.head_dim = layer_of(b)->head_dim;
-        const struct weight_grad g = weight_grad(b, PL_OP_QK_NORM_BWD, w, &attr, h->cols);
-        const struct pl_operand d = pl_arg_cols(pl_build_now(b, grad), h->col, h->cols);
-        struct pl_operand in[] = {d,         pl_arg_cols(qkv, h->col, h->cols),
+        const struct pl_weight_grad g =
+            pl_build_weight_grad(b, PL_OP_QK_NORM_BWD, w, &attr, h->cols);
+        const struct pl_value *x = &t->values[s->in[i]];
+        const struct pl_operand d = pl_arg_cols(pl_build_now(b, x->grad), h->from, h->cols);
+        struct pl_operand in[] = {d,         pl_arg_cols(x->val, h->from, h->cols),
                                   now(b, w), pl_arg(t->values[s->out[1 + i]].val),
                                   g.ws,      g.dw};
         struct pl_operand out[] = {d, g.dw};
@@ -266,22 +263,25 @@ static void rotate_heads(struct pl_builder *b, struct pl_val x, uint64_t col, ui
     PL_EMIT(b, ROPE, attr, in, out);
 }
 
-/* Queries and keys lie side by side; one op turns both unless queries have a table of their own,
- * whose cos and sin carry what they grow by. Turning back by it is the gradient of both. */
-static void rotate(struct pl_builder *b, struct pl_val x, bool inverse) {
+/* Queries, and keys from a column of `keys` on. One op turns both where they lie side by side,
+ * unless queries have a table of their own, whose cos and sin carry what they grow by. Turning back
+ * by it is the gradient of both. */
+static void rotate(struct pl_builder *b, struct pl_val queries, uint32_t keys, uint64_t key_col,
+                   bool inverse) {
     const uint32_t table = layer_of(b)->rope ? b->second_rope : b->rope[0];
-    if (b->query_rope == PL_NONE) {
-        rotate_heads(b, x, 0, b->m->heads + layer_of(b)->kv_heads, table, inverse);
+    if (b->query_rope == PL_NONE && keys == queries.id) {
+        rotate_heads(b, queries, 0, b->m->heads + layer_of(b)->kv_heads, table, inverse);
         return;
     }
-    rotate_heads(b, x, 0, b->m->heads, b->query_rope, inverse);
-    rotate_heads(b, pl_build_now(b, x.id), b->q, layer_of(b)->kv_heads, b->rope[0], inverse);
+    const uint32_t own = b->query_rope == PL_NONE ? table : b->query_rope;
+    rotate_heads(b, queries, 0, b->m->heads, own, inverse);
+    rotate_heads(b, pl_build_now(b, keys), key_col, layer_of(b)->kv_heads, table, inverse);
 }
 
 static void run_rope(struct pl_tape *t, const struct pl_step *s, pl_var_set missing) {
     struct pl_value *qk = &t->values[s->in[0]];
     (void)missing;
-    rotate(t->b, qk->val, false);
+    rotate(t->b, qk->val, qk->val.id, t->b->q, false);
     qk->val = pl_build_now(t->b, qk->val.id);
 }
 
@@ -291,7 +291,8 @@ pl_var_set pl_step_no_values(const struct pl_tape *t, const struct pl_step *s) {
 }
 
 static void rope_gradient(struct pl_tape *t, const struct pl_step *s) {
-    rotate(t->b, pl_build_now(t->b, t->values[s->in[0]].grad), true);
+    const uint32_t keys = t->values[s->in[1]].grad;
+    rotate(t->b, pl_build_now(t->b, t->values[s->in[0]].grad), keys, t->b->key_col, true);
 }
 
 /* --- attention ------------------------------------------------------------------------------- */
@@ -324,7 +325,7 @@ static void run_attention(struct pl_tape *t, const struct pl_step *s, pl_var_set
     struct pl_operand ws = pl_build_workspace(b, PL_OP_ATTENTION, &attr, b->n, b->q);
     struct pl_operand in[] = {pl_arg_cols(qk, 0, b->q),
                               pl_arg_cols(qk, b->q, b->k),
-                              pl_arg_cols(qkv, b->q + b->k, b->k),
+                              pl_arg_cols(qkv, b->key_col + b->k, b->k),
                               pl_arg(b->in.offsets),
                               ws,
                               sinks_of(b)};
@@ -345,7 +346,7 @@ static void sinks_gradient(struct pl_builder *b, const struct pl_value *o,
     if (!b->m->sinks || !pl_build_trains(b, pl_build_weight(b, PL_SLOT_SINKS))) return;
     const uint32_t sinks = pl_build_weight(b, PL_SLOT_SINKS);
     struct pl_attr attr = attention_attr(b);
-    const struct weight_grad g = weight_grad(b, PL_OP_SINK_BWD, sinks, &attr, b->q);
+    const struct pl_weight_grad g = pl_build_weight_grad(b, PL_OP_SINK_BWD, sinks, &attr, b->q);
     struct pl_operand in[] = {
         pl_arg(o->val), now(b, o->grad), pl_arg(lse->val), now(b, sinks), g.ws, g.dw};
     struct pl_operand out[] = {g.dw};
@@ -359,20 +360,22 @@ static void attention_gradient(struct pl_tape *t, const struct pl_step *s) {
     pl_tape_rebuild(t, pl_var_bit(s->in[0]));
     if (b->err != PL_ERR_OK) return;
     struct pl_attr attr = attention_attr(b);
-    qkv->grad = pl_build_activation(b, qkv->grad_name, PL_ROWS_TOKENS, b->q + 2 * b->k);
-    qk->grad = qkv->grad;
+    const bool gated = qkv->grad != PL_NONE; /* it has the gradient of gates already */
+    if (!gated) qkv->grad = pl_build_activation(b, qkv->grad_name, PL_ROWS_TOKENS, b->q + 2 * b->k);
+    qk->grad = gated ? pl_build_activation(b, "dq", PL_ROWS_TOKENS, b->q) : qkv->grad;
     struct pl_operand ws = pl_build_workspace(b, PL_OP_ATTENTION_BWD, &attr, b->n, b->q);
     struct pl_operand in[] = {pl_arg_cols(qk->val, 0, b->q),
                               pl_arg_cols(qk->val, b->q, b->k),
-                              pl_arg_cols(qkv->val, b->q + b->k, b->k),
+                              pl_arg_cols(qkv->val, b->key_col + b->k, b->k),
                               pl_arg(o->val),
                               pl_arg(lse->val),
                               now(b, o->grad),
                               pl_arg(b->in.offsets),
                               ws};
     const struct pl_val d = pl_build_now(b, qkv->grad);
-    struct pl_operand out[] = {pl_arg_cols(d, 0, b->q), pl_arg_cols(d, b->q, b->k),
-                               pl_arg_cols(d, b->q + b->k, b->k)};
+    struct pl_operand out[] = {pl_arg_cols(pl_build_now(b, qk->grad), 0, b->q),
+                               pl_arg_cols(d, b->key_col, b->k),
+                               pl_arg_cols(d, b->key_col + b->k, b->k)};
     PL_EMIT(b, ATTENTION_BWD, attr, in, out);
     sinks_gradient(b, o, lse);
 }
@@ -383,7 +386,7 @@ const struct pl_step_row pl_step_rows[PL_STEP_COUNT] = {
     [PL_STEP_NORM] = {run_norm, norm_reads, norm_needs, norm_gradient, pl_step_norm_wants},
     [PL_STEP_POST_NORM] = {run_norm, first_input, post_norm_needs, post_norm_gradient, NULL},
     [PL_STEP_LINEAR] = {run_linear, both_inputs, linear_needs, linear_gradient, NULL},
-    [PL_STEP_QK_NORM] = {run_qk_norm, first_input, qk_norm_needs, qk_norm_gradient, NULL},
+    [PL_STEP_QK_NORM] = {run_qk_norm, both_inputs, qk_norm_needs, qk_norm_gradient, NULL},
     [PL_STEP_ROPE] = {run_rope, first_input, pl_step_no_values, rope_gradient, NULL},
     [PL_STEP_ATTENTION] = {run_attention, both_inputs, attention_needs, attention_gradient, NULL},
     [PL_STEP_GATE] = {pl_step_gate, first_input, first_input, pl_step_gate_gradient, NULL},
@@ -403,4 +406,12 @@ const struct pl_step_row pl_step_rows[PL_STEP_COUNT] = {
                            pl_step_last_norm_gradient, pl_step_norm_wants},
     [PL_STEP_LOSS] = {pl_step_loss, pl_step_no_values, pl_step_no_values, pl_step_loss_gradient,
                       NULL},
+    [PL_STEP_SPLIT] = {pl_step_split, first_input, pl_step_no_values, pl_step_split_gradient, NULL},
+    [PL_STEP_HEAD_GATE] = {pl_step_head_gate, both_inputs, both_inputs, pl_step_head_gate_gradient,
+                           NULL},
+    [PL_STEP_CONV] = {pl_step_conv, first_input, first_input, pl_step_conv_gradient, NULL},
+    [PL_STEP_DELTA] = {pl_step_delta, both_inputs, pl_step_delta_needs, pl_step_delta_gradient,
+                       NULL},
+    [PL_STEP_GATED_NORM] = {pl_step_gated_norm, both_inputs, pl_step_gated_norm_needs,
+                            pl_step_gated_norm_gradient, NULL},
 };

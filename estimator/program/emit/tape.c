@@ -75,19 +75,19 @@ pl_var pl_tape_linear(struct pl_tape *t, enum pl_slot slot, pl_var x, uint64_t c
     return y;
 }
 
-pl_var pl_tape_qk_norm(struct pl_tape *t, pl_var qkv) {
+pl_var pl_tape_qk_norm(struct pl_tape *t, pl_var q, pl_var qkv) {
     const pl_var qk = pl_tape_add_value(t, PL_PART_NEVER, "qk", NULL);
     const pl_var rstd_q = pl_tape_add_value(t, PL_PART_NEVER, "qk_rstd", NULL);
     const pl_var rstd_k = pl_tape_add_value(t, PL_PART_NEVER, "qk_rstd", NULL);
-    pl_tape_record(t, (struct pl_step){
-                          PL_STEP_QK_NORM, PL_SLOT_QNORM, {qkv, PL_NO_VAR}, {qk, rstd_q, rstd_k}});
+    pl_tape_record(
+        t, (struct pl_step){PL_STEP_QK_NORM, PL_SLOT_QNORM, {q, qkv}, {qk, rstd_q, rstd_k}});
     return qk;
 }
 
-void pl_tape_rope(struct pl_tape *t, pl_var qk) {
+void pl_tape_rope(struct pl_tape *t, pl_var qk, pl_var qkv) {
     if (t->b->m->layer[t->b->layer].rope == PL_NO_ROPE) return;
-    pl_tape_record(t, (struct pl_step){
-                          PL_STEP_ROPE, PL_SLOT_QKV, {qk, PL_NO_VAR}, {qk, PL_NO_VAR, PL_NO_VAR}});
+    pl_tape_record(
+        t, (struct pl_step){PL_STEP_ROPE, PL_SLOT_QKV, {qk, qkv}, {qk, PL_NO_VAR, PL_NO_VAR}});
 }
 
 pl_var pl_tape_attention(struct pl_tape *t, pl_var qk, pl_var qkv) {

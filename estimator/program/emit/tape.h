@@ -42,23 +42,28 @@ struct pl_value {
 };
 
 enum pl_step_kind {
-    PL_STEP_NORM,      /* x, r? -> n, rstd, x: x += r, n = norm(x) */
-    PL_STEP_POST_NORM, /* x -> n, rstd: n is the part that a block adds to the trunk */
-    PL_STEP_LINEAR,    /* x, offsets? -> y, a: a is the rows of its adapters; the offsets are those
+    PL_STEP_NORM,       /* x, r? -> n, rstd, x: x += r, n = norm(x) */
+    PL_STEP_POST_NORM,  /* x -> n, rstd: n is the part that a block adds to the trunk */
+    PL_STEP_LINEAR,     /* x, offsets? -> y, a: a is the rows of its adapters; the offsets are those
                           of experts */
-    PL_STEP_QK_NORM,   /* qkv -> qk, rstd of q, rstd of k */
-    PL_STEP_ROPE,      /* qk -> qk */
-    PL_STEP_ATTENTION, /* qk, qkv -> o, lse */
-    PL_STEP_GATE,      /* gu -> m */
-    PL_STEP_MLP,       /* x -> y: products and gate of a whole MLP, chunk by chunk of tokens */
-    PL_STEP_ROUTE,     /* logits -> weight, expert: of every token, those it has */
-    PL_STEP_ORDER,     /* expert -> offsets, order, place: of rows sorted by expert */
-    PL_STEP_DISPATCH,  /* x, order, place -> xr: the sorted rows; place is for the gradient */
-    PL_STEP_COMBINE,   /* yr, weight, place -> y */
-    PL_STEP_EMBED,     /* -> x, a: a is the rows of the adapter */
-    PL_STEP_GATHER,    /* x, r? -> xs: the supervised rows of x + r */
-    PL_STEP_LAST_NORM, /* xs -> h, rstd */
-    PL_STEP_LOSS,      /* h ->: computes the gradient of h at once, in h's place */
+    PL_STEP_QK_NORM,    /* q, qkv -> qk, rstd of q, rstd of k; q is qkv where it has no gates */
+    PL_STEP_ROPE,       /* qk, qkv -> qk */
+    PL_STEP_ATTENTION,  /* qk, qkv -> o, lse */
+    PL_STEP_GATE,       /* gu -> m */
+    PL_STEP_MLP,        /* x -> y: products and gate of a whole MLP, chunk by chunk of tokens */
+    PL_STEP_ROUTE,      /* logits -> weight, expert: of every token, those it has */
+    PL_STEP_ORDER,      /* expert -> offsets, order, place: of rows sorted by expert */
+    PL_STEP_DISPATCH,   /* x, order, place -> xr: the sorted rows; place is for the gradient */
+    PL_STEP_COMBINE,    /* yr, weight, place -> y */
+    PL_STEP_EMBED,      /* -> x, a: a is the rows of the adapter */
+    PL_STEP_GATHER,     /* x, r? -> xs: the supervised rows of x + r */
+    PL_STEP_LAST_NORM,  /* xs -> h, rstd */
+    PL_STEP_LOSS,       /* h ->: computes the gradient of h at once, in h's place */
+    PL_STEP_SPLIT,      /* qkv -> q: queries without the gates among them */
+    PL_STEP_HEAD_GATE,  /* o, qkv -> y: o times its gates */
+    PL_STEP_CONV,       /* p -> c: convolved queries, keys and values of linear attention */
+    PL_STEP_DELTA,      /* c, p -> o, states */
+    PL_STEP_GATED_NORM, /* o, p -> y, rstd */
     PL_STEP_COUNT
 };
 
@@ -93,8 +98,9 @@ pl_var pl_tape_norm(struct pl_tape *t, enum pl_slot slot, pl_var x, pl_var r, co
 pl_var pl_tape_post_norm(struct pl_tape *t, enum pl_slot slot, pl_var x, const char *name);
 pl_var pl_tape_linear(struct pl_tape *t, enum pl_slot slot, pl_var x, uint64_t cols,
                       enum pl_value_part part, const char *name, const char *grad_name);
-pl_var pl_tape_qk_norm(struct pl_tape *t, pl_var qkv);
-void pl_tape_rope(struct pl_tape *t, pl_var qk); /* does nothing in layers without rotation */
+pl_var pl_tape_qk_norm(struct pl_tape *t, pl_var q, pl_var qkv);
+/* Does nothing in layers without rotation. */
+void pl_tape_rope(struct pl_tape *t, pl_var qk, pl_var qkv);
 pl_var pl_tape_attention(struct pl_tape *t, pl_var qk, pl_var qkv);
 /* --- mlp.c: products and gate; y, of a part --- */
 pl_var pl_tape_mlp(struct pl_tape *t, pl_var x, enum pl_value_part part, const char *name,
@@ -102,6 +108,11 @@ pl_var pl_tape_mlp(struct pl_tape *t, pl_var x, enum pl_value_part part, const c
 pl_var pl_tape_gate(struct pl_tape *t, enum pl_slot slot, pl_var gu);
 /* --- experts.c: router, products and gate of a mixture of experts --- */
 pl_var pl_tape_experts(struct pl_tape *t, pl_var x, const char *name);
+/* --- gated_attention.c: queries without their gates, and attention's output times them --- */
+pl_var pl_tape_split(struct pl_tape *t, pl_var qkv);
+pl_var pl_tape_head_gate(struct pl_tape *t, pl_var o, pl_var qkv);
+/* --- delta.c: linear attention of a normed trunk, without its last product --- */
+pl_var pl_tape_delta(struct pl_tape *t, pl_var x);
 /* --- embed.c: the whole tape of the embedding; returns what the layers get --- */
 pl_var pl_tape_embed(struct pl_tape *t, struct pl_builder *b);
 struct pl_val pl_tape_value(const struct pl_tape *t, pl_var v);
@@ -132,7 +143,7 @@ static inline pl_var_set pl_var_bit(pl_var v) {
 bool pl_step_norm_wants(const struct pl_tape *t, const struct pl_step *s);
 pl_var_set pl_step_no_values(const struct pl_tape *t, const struct pl_step *s);
 pl_var_set pl_step_all_inputs(const struct pl_tape *t, const struct pl_step *s);
-/* The steps of mlp.c, experts.c, embed.c and head.c. */
+/* The steps of mlp.c, experts.c, gated_attention.c, delta.c, embed.c and head.c. */
 void pl_step_gate(struct pl_tape *t, const struct pl_step *s, pl_var_set missing);
 void pl_step_gate_gradient(struct pl_tape *t, const struct pl_step *s);
 void pl_step_mlp(struct pl_tape *t, const struct pl_step *s, pl_var_set missing);
@@ -148,6 +159,18 @@ bool pl_step_dispatch_wants(const struct pl_tape *t, const struct pl_step *s);
 void pl_step_dispatch_gradient(struct pl_tape *t, const struct pl_step *s);
 void pl_step_combine(struct pl_tape *t, const struct pl_step *s, pl_var_set missing);
 void pl_step_combine_gradient(struct pl_tape *t, const struct pl_step *s);
+void pl_step_split(struct pl_tape *t, const struct pl_step *s, pl_var_set missing);
+void pl_step_split_gradient(struct pl_tape *t, const struct pl_step *s);
+void pl_step_head_gate(struct pl_tape *t, const struct pl_step *s, pl_var_set missing);
+void pl_step_head_gate_gradient(struct pl_tape *t, const struct pl_step *s);
+void pl_step_conv(struct pl_tape *t, const struct pl_step *s, pl_var_set missing);
+void pl_step_conv_gradient(struct pl_tape *t, const struct pl_step *s);
+void pl_step_delta(struct pl_tape *t, const struct pl_step *s, pl_var_set missing);
+pl_var_set pl_step_delta_needs(const struct pl_tape *t, const struct pl_step *s);
+void pl_step_delta_gradient(struct pl_tape *t, const struct pl_step *s);
+void pl_step_gated_norm(struct pl_tape *t, const struct pl_step *s, pl_var_set missing);
+pl_var_set pl_step_gated_norm_needs(const struct pl_tape *t, const struct pl_step *s);
+void pl_step_gated_norm_gradient(struct pl_tape *t, const struct pl_step *s);
 void pl_step_embed(struct pl_tape *t, const struct pl_step *s, pl_var_set missing);
 pl_var_set pl_step_embed_needs(const struct pl_tape *t, const struct pl_step *s);
 void pl_step_embed_gradient(struct pl_tape *t, const struct pl_step *s);
