@@ -19,7 +19,7 @@ uint64_t pl_ws_gated_delta(const struct pl_traits *t, const struct pl_attr *attr
     return t->threads * pl_delta_walk_floats(attr->key_dim) * sizeof(float);
 }
 
-#define ADD_PART(name, floats) +pl_u64_round_up((uint64_t)(floats), 16)
+#define ADD_PART(name, floats) +PL_DELTA_ROOM(floats)
 
 static uint64_t group_of(const struct pl_attr *attr) {
     return attr->kv_heads ? attr->heads / attr->kv_heads : 0;

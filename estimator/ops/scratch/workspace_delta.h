@@ -15,10 +15,12 @@
 /* Blocks of a GPU that share the sequences of a head of keys in the backward pass. */
 #define PL_CUDA_DELTA_BLOCKS 8
 
-/* Returns the row of the state before a chunk of a sequence that begins at row `start`. */
-static inline uint64_t pl_delta_row_of(uint64_t start, uint64_t seq, uint64_t chunk) {
-    return start / PL_DELTA_CHUNK + seq + chunk;
-}
+/* The row of the state before a chunk of a sequence that begins at row `start`. It is a macro, as
+ * the next one is, since code of a GPU calls no functions of the host. */
+#define PL_DELTA_ROW_OF(start, seq, chunk) ((start) / PL_DELTA_CHUNK + (seq) + (chunk))
+
+/* The room of a part: floats, rounded up to a multiple of 16. */
+#define PL_DELTA_ROOM(floats) (((uint64_t)(floats) + 15) / 16 * 16)
 
 /* Returns the rows of states that any lengths of so many sequences can need: the parts of sequences
  * that are no whole chunks add a row each. */

@@ -86,7 +86,7 @@ static void walk_sequence(struct walk *w, const struct forward *f, uint64_t seq)
     for (uint64_t row = start; row < end; row++) {
         const uint64_t at = row - start;
         if (f->states.p && at % PL_DELTA_CHUNK == 0)
-            pl_delta_store_state(t, &f->states, pl_delta_row_of(start, seq, at / PL_DELTA_CHUNK),
+            pl_delta_store_state(t, &f->states, PL_DELTA_ROW_OF(start, seq, at / PL_DELTA_CHUNK),
                                  w->head, w->col, w->n, w->state);
         step(w, f, row, row + 1 == end);
     }

@@ -227,7 +227,7 @@ static void run_tasks(void *arg, uint64_t task0, uint64_t task1, uint32_t worker
         for (uint64_t i = pl_u64_div_up(length, CHUNK); i-- > 0;) {
             c.row0 = start + i * CHUNK;
             c.n = pl_u64_min(length - i * CHUNK, CHUNK);
-            c.kept = pl_delta_row_of(start, seq, i);
+            c.kept = PL_DELTA_ROW_OF(start, seq, i);
             run_chunk(&c);
         }
     }

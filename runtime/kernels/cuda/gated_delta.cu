@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(THREADS) walk_states(const forward<T> f) {
         }
         __syncthreads();
         if (f.states.p && (row0 - start) % PL_DELTA_CHUNK == 0 && is_real) {
-            const uint64_t kept = pl_delta_row_of(start, seq, (row0 - start) / PL_DELTA_CHUNK);
+            const uint64_t kept = PL_DELTA_ROW_OF(start, seq, (row0 - start) / PL_DELTA_CHUNK);
 #pragma unroll
             for (int r = 0; r < R; r++)
                 if (first + SHARERS * r < t.key_dim)

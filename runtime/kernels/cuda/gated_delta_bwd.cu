@@ -300,7 +300,7 @@ template <typename T> __global__ void __launch_bounds__(THREADS) walk_back(const
                   0};
 #define PART(name, floats)                                                                         \
     c.s.name = at;                                                                                 \
-    at += pl_u64_round_up(floats, 16);
+    at += PL_DELTA_ROOM(floats);
     PL_CUDA_DELTA_PARTS(PART, b.t.key_dim, b.t.dim, group)
 #undef PART
     for (uint32_t seq = blockIdx.x / b.t.key_heads; seq < b.t.n_seqs; seq += PL_CUDA_DELTA_BLOCKS) {
@@ -311,7 +311,7 @@ template <typename T> __global__ void __launch_bounds__(THREADS) walk_back(const
             c.row0 = start + i * CHUNK;
             const uint64_t left = length - i * CHUNK;
             c.n = left < CHUNK ? (uint32_t)left : (uint32_t)CHUNK;
-            c.kept = pl_delta_row_of(start, seq, i);
+            c.kept = PL_DELTA_ROW_OF(start, seq, i);
             run_chunk(c, key_head, shared + 6 * CHUNK);
         }
     }
