@@ -41,7 +41,7 @@ void pl_step_embed(struct pl_tape *t, const struct pl_step *s, pl_var_set missin
     }
     const uint32_t x =
         pl_build_activation(b, t->values[s->out[0]].name, PL_ROWS_TOKENS, b->m->hidden);
-    if (pl_build_is_quantised(b, b->layer, PL_SLOT_EMBED))
+    if (pl_build_is_quantised(b, PL_NONE, PL_SLOT_EMBED))
         pl_build_look_up_codes(b, x, embed_scale(b));
     else
         look_up(b, pl_build_weight(b, PL_SLOT_EMBED), x, embed_scale(b));

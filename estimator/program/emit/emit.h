@@ -207,6 +207,7 @@ bool pl_build_embedding_trains(const struct pl_builder *b); /* the embedding its
 uint64_t pl_build_lowest_layer(const struct pl_builder *b);
 
 /* --- quantised.c: base weights in 4 bits --- */
+/* True if a slot of a layer is held in 4 bits; PL_NONE is any layer, for a slot of the model. */
 bool pl_build_is_quantised(const struct pl_builder *b, uint64_t layer, enum pl_slot slot);
 void pl_build_quantised_weight(struct pl_builder *b, enum pl_slot slot, uint64_t layer);
 /* The matrix of a slot in the form that products need: the weight itself, whole; or, for a slot in
