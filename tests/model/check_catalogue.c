@@ -14,8 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define N_MODELS 91
-#define N_IDS    324
+#define N_MODELS 94
+#define N_IDS    327
 
 static const struct pl_known_model *known(int i) {
     size_t n;

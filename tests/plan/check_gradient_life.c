@@ -191,10 +191,11 @@ int main(void) {
     TCase *tc = tcase_create("plans");
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, gradients_hold_what_a_layer_or_the_vocabulary_needs, 0,
-                        pl_test_n_models);
+                        pl_test_n_all_models);
     tcase_add_loop_test(tc, micro_batches_that_add_up_keep_gradients_in_the_batch_arena, 0,
-                        pl_test_n_models);
-    tcase_add_loop_test(tc, bf16_gradients_that_add_up_take_one_tensor_more, 0, pl_test_n_models);
+                        pl_test_n_all_models);
+    tcase_add_loop_test(tc, bf16_gradients_that_add_up_take_one_tensor_more, 0,
+                        pl_test_n_all_models);
     tcase_add_test(tc, ops_before_the_commit_change_no_weight);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);

@@ -458,7 +458,7 @@ int main(void) {
     TCase *tc = tcase_create("plans");
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, every_model_mode_and_level_is_packed_tightly_and_checked, 0,
-                        pl_test_n_models);
+                        pl_test_n_all_models);
     tcase_add_loop_test(tc, every_knob_keeps_the_invariants, 0, 14);
     tcase_add_test(tc, the_job_arena_does_not_move_with_the_batch);
     tcase_add_test(tc, a_plan_within_a_limit_is_whole_or_over);

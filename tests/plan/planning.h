@@ -5,7 +5,9 @@
 #include "estimator/search/planned.h"
 
 extern const char *const pl_test_models[]; /* directories of tests/model/configs */
-extern const int pl_test_n_models;
+/* All of them, and those at the front whose layers are of attention and an MLP alone, so that closed
+ * forms hold. */
+extern const int pl_test_n_all_models, pl_test_n_models;
 
 /* Fails the test if the file cannot be read. */
 void pl_test_model(const char *name, struct pl_model *m);

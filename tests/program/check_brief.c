@@ -255,9 +255,9 @@ int main(void) {
     TCase *tc = tcase_create("layers");
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, a_program_without_equal_layers_has_the_figures_of_the_whole, 0,
-                        pl_test_n_models);
+                        pl_test_n_all_models);
     tcase_add_loop_test(tc, a_brief_program_of_ranks_has_the_figures_of_the_whole, 0,
-                        pl_test_n_models);
+                        pl_test_n_all_models);
     tcase_add_loop_test(tc, expanded_intervals_are_those_of_the_whole, 0,
                         (int)(sizeof expanded / sizeof *expanded));
     suite_add_tcase(s, tc);

@@ -13,8 +13,8 @@
 
 /* One of each kind: QK-norm, biases and a tied head, partial rotation, windows, a scaled embedding;
  * of few layers, but enough that equal ones are left out. */
-static const char *const models[] = {"Qwen3-0.6B", "Qwen2.5-0.5B", "Phi-4-mini", "Gemma-3-1B",
-                                     "Mistral-7B-v0.3"};
+static const char *const models[] = {"Qwen3-0.6B", "Qwen2.5-0.5B",    "Phi-4-mini",
+                                     "Gemma-3-1B", "Mistral-7B-v0.3", "Qwen3.5-2B"};
 enum { N_MODELS = sizeof models / sizeof *models, LAYERS = 7, KINDS = N_MODELS * PL_TEST_MODES };
 
 static const struct {
