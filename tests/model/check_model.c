@@ -677,6 +677,16 @@ START_TEST(a_wrapper_reads_as_its_language_model) {
 }
 END_TEST
 
+/* What its own config leaves out may stand beside it. */
+START_TEST(a_wrapper_says_whether_the_head_is_tied) {
+    struct pl_model m = read_good("Qwen3.5-27B/config.json");
+    ck_assert_str_eq(pl_family_name(m.family), "qwen3_5_text");
+    ck_assert(!m.tied);
+    m = read_good("Qwen3.5-4B/config.json");
+    ck_assert(m.tied);
+}
+END_TEST
+
 START_TEST(dtype_is_read_in_both_spellings) {
     ck_assert_str_eq(changed("{}").torch_dtype, "bfloat16");
     ck_assert_str_eq(changed("{\"-torch_dtype\":0,\"dtype\":\"float32\"}").torch_dtype, "float32");
@@ -775,6 +785,7 @@ int main(void) {
     tcase_add_loop_test(t, gemma_layers_have_windows_and_ropes_of_their_own, 0,
                         sizeof gemma_layers / sizeof *gemma_layers);
     tcase_add_test(t, a_wrapper_reads_as_its_language_model);
+    tcase_add_test(t, a_wrapper_says_whether_the_head_is_tied);
     tcase_add_test(t, dtype_is_read_in_both_spellings);
     tcase_add_test(t, lora_targets_are_modules_of_the_model);
     tcase_add_loop_test(t, a_wrong_lora_target_is_refused_with_the_allowed_ones, 0, 5);

@@ -5,8 +5,8 @@
 #include "estimator/search/planned.h"
 
 extern const char *const pl_test_models[]; /* directories of tests/model/configs */
-/* All of them, and those at the front whose layers are of attention and an MLP alone, so that closed
- * forms hold. */
+/* All of them; and those at the front, for which closed forms hold: their layers are of attention
+ * and an MLP alone. */
 extern const int pl_test_n_all_models, pl_test_n_models;
 
 /* Fails the test if the file cannot be read. */
