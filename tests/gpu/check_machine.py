@@ -94,6 +94,47 @@ class Prebuilt(Case):
         self.expect_refusal("there is no programs-emulated")
 
 
+class Turing(Case):
+    """The row `compute_75`."""
+
+    def setUp(self):
+        super().setUp()
+        self.patch(prebuilt, "ON_GPU", PROGRAM)
+        self.patch(prebuilt, "PRESET", 0)
+        self.patch(prebuilt, "cuda_version", lambda: (13, 0))
+        self.setenv("GPU_BUNDLE", self.at)
+
+    def row(self, driver="580.65"):
+        found = machine.Machine(self.at / "build", None)
+        return found.find_turing({"driver": driver})
+
+    def expect_absent(self, words, *driver):
+        row = self.row(*driver)
+        self.assertEqual(row["status"], "skipped")
+        self.assertRegex(row["how"], f"^absent: .*{words}")
+
+    def test_programs_that_came_along_are_present(self):
+        prebuilt.pack(self.at, BUILD, "75")
+        row = self.row()
+        self.assertEqual((row["status"], row["how"]), (OK, "present: CUDA 13.0, sm_75"))
+
+    def test_programs_of_another_gpu_are_not_those(self):
+        prebuilt.pack(self.at, BUILD, "90")
+        self.expect_absent("no programs-75.tar.xz in the bundle")
+
+    def test_without_a_bundle_there_are_none(self):
+        self.setenv("GPU_BUNDLE", "")
+        self.expect_absent("no bundle")
+
+    def test_programs_that_cannot_run_here_are_absent(self):
+        archive = prebuilt.pack(self.at, BUILD, "75")
+        self.expect_absent("needs driver 580, this machine has 570.1", "570.1")
+        self.patch(prebuilt, "digest_of_sources", lambda: "of a tree that was changed since")
+        self.expect_absent("other sources")
+        archive.write_bytes(archive.read_bytes()[:40])
+        self.expect_absent("programs-75")
+
+
 class Found(Case):
     """Beside the GPU."""
 

@@ -17,6 +17,7 @@ from command import FAILED, OK, ROOT, Outcome, end_session, run, start
 CONFIGS = ROOT / "tests/model/configs"
 CUBLASLT = ("libcublasLt.so.13", "libcublasLt.so.12")
 NCCL = ("libnccl.so.2",)
+TURING = "75"
 TOOLKIT_LIBRARIES = pathlib.Path("/usr/local/cuda/lib64")  # where the program looks as well
 
 # Asked of the interpreter with PyTorch; importing it would take a minute, and the time of the GPU.
@@ -179,6 +180,22 @@ class Machine:
         """Without it there are no rows of ranks, and all others."""
         row = self.find_library("PLIMSOLL_NCCL", NCCL, ("nccl",), "no ranks are run")
         return {**row, "status": "skipped"} if row["status"] == FAILED else row
+
+    def find_turing(self, facts):
+        """A row that says whether usable programs for Turing GPUs (T4, RTX 20) came along."""
+        row = {"status": "skipped", "exit": None, "seconds": 0}
+        bundle = os.environ.get("GPU_BUNDLE")
+        if not bundle:
+            return {**row, "how": "absent: no bundle"}
+        archive = prebuilt.archive_of(ROOT / bundle, TURING)
+        if not archive.exists():
+            return {**row, "how": f"absent: there is no {archive.name} in the bundle"}
+        try:
+            manifest = prebuilt.manifest_in(archive)
+            prebuilt.check(archive, manifest, facts["driver"])
+        except prebuilt.Unusable as refused:
+            return {**row, "how": f"absent: {refused}"}
+        return {**row, "status": OK, "how": f"present: {manifest['made']}"}
 
     def cublas_headers(self):
         """A toolkit may come without them: those of Python's packages, and no other header of

@@ -121,6 +121,24 @@ def unpack(archive, place):
     return manifest
 
 
+def manifest_in(archive):
+    """The manifest alone, which is read without unpacking the programs."""
+    try:
+        with tarfile.open(archive) as packed:
+            return json.loads(packed.extractfile("manifest.json").read())
+    except (OSError, ValueError, KeyError, EOFError, ImportError, tarfile.TarError) as broken:
+        raise Unusable(f"{archive}: {broken}") from broken
+
+
+def check(archive, manifest, driver):
+    """Unusable: the programs were made of another tree, or need a later driver."""
+    if manifest.get("sources") != digest_of_sources():
+        raise Unusable(f"{archive.name} was made of other sources than these")
+    if is_older(driver, manifest.get("driver", 0)):
+        raise Unusable(f"{manifest['made']}: needs driver {manifest['driver']}, "
+                       f"this machine has {driver}")
+
+
 def why_not_started(program, env):
     """What the loader lacks for a program: a library, or a version of one. None: nothing."""
     out = run([program], 10, {**env, "LD_TRACE_LOADED_OBJECTS": "1", "LD_BIND_NOW": "1",
@@ -142,11 +160,7 @@ def take(archive, place, programs, driver, env):
     if not archive.exists():
         raise Unusable(f"there is no {archive.name} in the bundle")
     manifest = unpack(archive, place)
-    if manifest.get("sources") != digest_of_sources():
-        raise Unusable(f"{archive.name} was made of other sources than these")
-    if is_older(driver, manifest.get("driver", 0)):
-        raise Unusable(f"{manifest['made']}: needs driver {manifest['driver']}, "
-                       f"this machine has {driver}")
+    check(archive, manifest, driver)
     for path in programs.values():
         if path.endswith(".so"):  # loaded by one of the others
             continue

@@ -24,7 +24,8 @@ from command import ROOT
 CALL = ("tools/gpu_report --bundle gpu-bundle --rehearse --minutes 5 --python none --out /root/out --resume "
         "build-gpu-results/RESULTS.json build-gpu/RESULTS.json")
 LATEST = 4  # seconds; a call that is left alone takes some fifteen
-EVERY_CALL = {("build", "build"), ("build", "cuBLASLt"), ("suites", "opens")}
+EVERY_CALL = {("build", "build"), ("build", "cuBLASLt"), ("build", "compute_75"),
+              ("suites", "opens")}
 
 
 def call_without_network(system, seconds):

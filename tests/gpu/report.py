@@ -17,7 +17,7 @@ sys.dont_write_bytecode = True  # the modules below lie in the source tree
 import parts
 from book import Book, now
 from command import FAILED, OK, ROOT, Clock
-from machine import Machine, Rehearsal, Unusable
+from machine import TURING, Machine, Rehearsal, Unusable
 
 MARGIN = 4          # seconds to write what a row found
 SMOKE_SECONDS = 60  # a driver that nothing has used yet takes long to begin
@@ -108,6 +108,7 @@ def prepare(book, machine, clock, gpu, devices):
     say(f"             the driver is {'held open' if held else 'not held open'}")
     attempt(book, "build", "cuBLASLt", machine.find_cublas)
     allow_ranks(machine, gpu, devices, attempt(book, "build", "NCCL", machine.find_nccl))
+    attempt(book, "build", f"compute_{TURING}", lambda: machine.find_turing(gpu))
     log = book.places[0] / "build.log"
     attempt(book, "build", "build",
             lambda: machine.make(gpu, min(400, clock.left() - MARGIN), log))
