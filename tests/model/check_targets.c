@@ -1,5 +1,6 @@
 /* check_targets.c - the modules that PEFT adapts, for the settings of targets.jsonl, which
  * make_targets.py writes. */
+#include "estimator/base/text.h"
 #include "estimator/model/targets.h"
 
 #include <check.h>
@@ -178,6 +179,76 @@ START_TEST(embedding_and_head_alone_are_trained_whole) {
 }
 END_TEST
 
+/* Layer 1 has a dense MLP. */
+static const char mixture[] =
+    "{\"model_type\":\"qwen3_moe\",\"hidden_size\":32,\"intermediate_size\":24,"
+    "\"moe_intermediate_size\":16,\"num_experts\":8,\"num_experts_per_tok\":2,"
+    "\"num_hidden_layers\":3,\"mlp_only_layers\":[1],\"num_attention_heads\":4,"
+    "\"num_key_value_heads\":2,\"head_dim\":8,\"vocab_size\":96}";
+
+static const struct {
+    const char *modules[4], *parameters[2];
+    const char *adapted; /* the names in the files, in their order; NULL: refused */
+    const char *says;
+} mixtures[] = {
+    {{"gate_proj", "down_proj"},
+     {0},
+     " mlp.gate_proj.weight mlp.down_proj.weight mlp.experts.*.gate_proj.weight"
+     " mlp.experts.*.down_proj.weight",
+     NULL},
+    {{"gate_up_proj", "down_proj"},
+     {0},
+     " mlp.down_proj.weight mlp.experts.gate_up_proj mlp.experts.down_proj",
+     NULL},
+    {{"mlp.experts.down_proj"}, {0}, " mlp.experts.down_proj", NULL},
+    {{"experts.down_proj", "q_proj"}, {0}, " self_attn.q_proj.weight mlp.experts.down_proj", NULL},
+    {{"mlp.down_proj"}, {0}, " mlp.down_proj.weight", NULL},
+    {{"q_proj"}, {"gate_up_proj"}, " self_attn.q_proj.weight mlp.experts.gate_up_proj", NULL},
+    {{"gate_proj", "up_proj", "down_proj"},
+     {"gate_up_proj", "down_proj"},
+     " mlp.gate_proj.weight mlp.up_proj.weight mlp.down_proj.weight mlp.experts.gate_up_proj"
+     " mlp.experts.down_proj",
+     NULL},
+    {{".*experts.*down_proj"}, {0}, " mlp.experts.*.down_proj.weight", NULL},
+    {{"down_proj"}, {"gate_up_proj"}, NULL, "experts one by one, and others as a parameter"},
+    {{"layers.0.mlp.experts.3.up_proj"}, {0}, NULL, "names some experts of a layer only"},
+    {{".*experts.0.up_proj"}, {0}, NULL, "names some experts of a layer only"},
+    {{"q_proj"}, {"q_proj"}, NULL, "no parameter `q_proj` of a mixture of experts"},
+};
+
+static uint32_t count(const char *const *items, uint32_t most) {
+    uint32_t n = 0;
+    while (n < most && items[n])
+        n++;
+    return n;
+}
+
+START_TEST(experts_are_adapted_one_by_one_or_as_parameters) {
+    struct pl_model m;
+    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    struct pl_targets targets;
+    struct pl_diag d = {0};
+    struct pl_text text = {0};
+    struct pl_target_choice c = {
+        .modules = {mixtures[_i].modules, count(mixtures[_i].modules, 4)},
+        .parameters = {mixtures[_i].parameters, count(mixtures[_i].parameters, 2)}};
+    ck_assert_int_eq(pl_model_parse("config.json", mixture, sizeof mixture - 1, &m, NULL),
+                     PL_ERR_OK);
+    const pl_err err = pl_targets_find(&m, &c, &targets, NULL, &d);
+    ck_assert_msg((err == PL_ERR_OK) == (mixtures[_i].adapted != NULL), "%s", d.message);
+    if (mixtures[_i].says) {
+        ck_assert_msg(strstr(d.message, mixtures[_i].says) != NULL, "%s", d.message);
+        ck_assert(d.hint[0] != 0);
+        return;
+    }
+    const uint32_t n = pl_model_modules(&m, rows);
+    for (uint32_t r = 0; r < n; r++)
+        if (pl_row_set_has(targets.rows, r)) pl_text_addf(&text, " %s", rows[r].suffix);
+    ck_assert_str_eq(pl_text_str(&text), mixtures[_i].adapted);
+    pl_text_finish(&text);
+}
+END_TEST
+
 static void read_rows(void) {
     char line[4096];
     FILE *f = fopen(TARGETS, "r");
@@ -196,6 +267,8 @@ int main(void) {
                         sizeof wrong / sizeof *wrong);
     tcase_add_loop_test(t, embedding_and_head_alone_are_trained_whole, 0,
                         sizeof wholes / sizeof *wholes);
+    tcase_add_loop_test(t, experts_are_adapted_one_by_one_or_as_parameters, 0,
+                        sizeof mixtures / sizeof *mixtures);
     suite_add_tcase(s, t);
     SRunner *runner = srunner_create(s);
     srunner_run_all(runner, CK_ENV);
