@@ -212,6 +212,7 @@ static const struct {
     {{".*experts.*down_proj"}, {0}, " mlp.experts.*.down_proj.weight", NULL},
     {{"down_proj"}, {"gate_up_proj"}, NULL, "experts one by one, and others as a parameter"},
     {{"layers.0.mlp.experts.3.up_proj"}, {0}, NULL, "names some experts of a layer only"},
+    {{".*experts.gate_up_proj"}, {0}, NULL, "no module of this model matches"},
     {{".*experts.0.up_proj"}, {0}, NULL, "names some experts of a layer only"},
     {{"q_proj"}, {"q_proj"}, NULL, "no parameter `q_proj` of a mixture of experts"},
 };
