@@ -46,6 +46,7 @@ static const struct kind {
     {PREFERENCE "orpo-lora", "6", {"val_set_size=3", "eval_steps=2", NULL}, true},
     {PREFERENCE "kto-full", "6", {"batch_size=2", "val_set_size=3", "eval_steps=2"}, false},
     {PREFERENCE "kto-lora", "9", {"precompute_reference=true", "lora_dropout=0.3"}, true},
+    {"qwen3moe-qlora", "8", {"gradient_checkpointing=full", NULL}, true},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds, CUTS = 5 };
 
