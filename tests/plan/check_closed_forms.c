@@ -226,7 +226,8 @@ START_TEST(moments_in_8_bits_follow_the_tensors_of_the_files) {
     for (uint32_t r = 0; r < n_rows; r++) {
         uint64_t layers = rows[r].per_layer ? m.layers : 1;
         bool rare = rows[r].slot == PL_SLOT_EMBED || rows[r].slot == PL_SLOT_HEAD;
-        full += layers * matrices_of(&rows[r]) * moments_of(rows[r].rows * rows[r].cols, rare);
+        const uint64_t tensors = pl_model_row_tensors(&rows[r]), n = rows[r].rows * rows[r].cols;
+        full += layers * tensors * moments_of(matrices_of(&rows[r]) / tensors * n, rare);
         if (s.lora_targets.rows >> r & 1)
             lora += layers *
                     (moments_of(16 * rows[r].cols, false) + moments_of(16 * rows[r].rows, false));

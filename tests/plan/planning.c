@@ -12,7 +12,7 @@ const char *const pl_test_models[] = {
     "Qwen3-14B",      "Qwen3-32B",       "Qwen3-4B",     "Qwen3-8B",        "SmolLM2-1.7B",
     "SmolLM2-135M",   "SmolLM2-360M",    "SmolLM3-3B",   "TinyLlama-1.1B",  "Ministral-3-3B",
     "Ministral-3-8B", "Ministral-3-14B", "Gemma-3-1B",   "Gemma-3-4B",      "Gemma-3-12B",
-    "Gemma-3-27B",    "Qwen3-30B-A3B",   "Qwen3.5-9B",
+    "Gemma-3-27B",    "Qwen3-30B-A3B",   "gpt-oss-20b",  "Qwen3.5-9B",
 };
 const int pl_test_n_all_models = sizeof pl_test_models / sizeof *pl_test_models;
 const int pl_test_n_models = sizeof pl_test_models / sizeof *pl_test_models - 1;
