@@ -677,7 +677,7 @@ START_TEST(a_wrapper_reads_as_its_language_model) {
 }
 END_TEST
 
-/* What its own config leaves out may stand beside it. */
+/* A key that is not in the config of the language model is looked for next to it. */
 START_TEST(a_wrapper_says_whether_the_head_is_tied) {
     struct pl_model m = read_good("Qwen3.5-27B/config.json");
     ck_assert_str_eq(pl_family_name(m.family), "qwen3_5_text");
