@@ -31,7 +31,7 @@ enum pl_accumulate { PL_ACC_WRITE, PL_ACC_ADD, PL_ACC_FIRST_WRITES };
 enum pl_start { PL_START_CONSTANT, PL_START_NORMAL, PL_START_UNIFORM };
 
 struct pl_attr {
-    float alpha;                       /* products; SWIGLU_CLAMPED*: factor in the sigmoid */
+    float alpha; /* products, ADD_SCALE; SWIGLU_CLAMPED*: factor in the sigmoid */
     enum pl_accumulate accumulate : 8; /* how the output is written */
     bool add_dx : 1;                   /* RMSNORM_BWD */
     bool inverse : 1;                  /* ROPE */
@@ -60,7 +60,7 @@ struct pl_attr {
     float dropout;                     /* probability */
     uint32_t site;  /* dropout site, stochastic-rounding stream: unique per use; START: its kind */
     float max_norm; /* CLIP_SCALE */
-    float limit;    /* SWIGLU_CLAMPED*: bound of gate and up */
+    float limit;    /* SWIGLU_CLAMPED*: bound of gate and up; SOFTCAP, CROSS_ENTROPY: of logits */
     float aux_coef; /* ROUTE*, AUX_LOSS: of the auxiliary loss; 0 = there are no stats */
     uint64_t first_element; /* updates of windows, FOLD, DROPOUT*: the element at which the window
                              * begins; DEQUANT4: the element of the codes at which w begins */

@@ -66,6 +66,15 @@ PL_OP(ADD_RMSNORM, add_rmsnorm, ROWS, ALONE, "x += r; then as rmsnorm",
       PL_OUT(ADD_RMSNORM, RSTD, "rstd", F32, NEEDED, N, ONE))
 PL_GRADIENT(ADD_RMSNORM, RMSNORM_BWD)
 
+PL_OP(ADD_SCALE, add_scale, ROWS, ALONE,
+      "x = (x + r) * attr.alpha * s; without r x alone, without s by attr.alpha alone",
+      PL_IN(ADD_SCALE, X, "x", FLOAT, IN_PLACE, N, C)
+      PL_IN(ADD_SCALE, R, "r", FLOAT, OPTIONAL, N, C)
+      PL_IN(ADD_SCALE, S, "s", FLOAT, OPTIONAL, ONE, ONE),
+      PL_OUT(ADD_SCALE, X, "x", FLOAT, IN_PLACE, N, C))
+PL_TRAFFIC(ADD_SCALE, 1.5)
+PL_GRADIENT(ADD_SCALE, ADD_SCALE)
+
 PL_OP(RENORM, renorm, ROWS, ALONE, "y = x * rstd * w with a kept rstd",
       PL_IN(RENORM, X, "x", FLOAT, NEEDED, N, C)
       PL_IN(RENORM, W, "w", FLOAT, NEEDED, C, ONE)
@@ -127,9 +136,10 @@ PL_GRADIENT(GROUPED_LINEAR, GROUPED_LINEAR_DW)
 PL_GRADIENT(GROUPED_LINEAR, GROUPED_BIAS_GRAD)
 
 PL_OP(QK_NORM, qk_norm, ROWS, ALONE,
-      "per head h: rstd[i,h] = 1/sqrt(mean(x^2)+eps); y = x * rstd * w; heads = cols / D",
+      "per head h: rstd[i,h] = 1/sqrt(mean(x^2)+eps); y = x * rstd * w; heads = cols / D; "
+      "without w by 1",
       PL_IN(QK_NORM, X, "x", FLOAT, NEEDED, N, HD)
-      PL_IN(QK_NORM, W, "w", FLOAT, NEEDED, D, ONE),
+      PL_IN(QK_NORM, W, "w", FLOAT, OPTIONAL, D, ONE),
       PL_OUT(QK_NORM, Y, "y", FLOAT, NEEDED, N, HD)
       PL_OUT(QK_NORM, RSTD, "rstd", F32, NEEDED, N, H))
 PL_GRADIENT(QK_NORM, QK_NORM_BWD)
@@ -420,19 +430,27 @@ PL_OP(DROPOUT, dropout, ROWS, ALONE,
       PL_OUT(DROPOUT, Y, "y", FLOAT, NEEDED, N, K))
 PL_GRADIENT(DROPOUT, DROPOUT_BWD)
 
-PL_OP(GATHER_ADD, gather_add, ROWS, ALONE, "xs[t] = x[rows[t]] + r[rows[t]]",
+PL_OP(GATHER_ADD, gather_add, ROWS, ALONE,
+      "xs[t] = x[rows[t]] + r[rows[t]]; without r x alone",
       PL_IN(GATHER_ADD, X, "x", FLOAT, NEEDED, N, C)
-      PL_IN(GATHER_ADD, R, "r", FLOAT, NEEDED, N, C)
+      PL_IN(GATHER_ADD, R, "r", FLOAT, OPTIONAL, N, C)
       PL_IN(GATHER_ADD, ROWS, "rows", I32, NEEDED, T, ONE),
       PL_OUT(GATHER_ADD, XS, "xs", FLOAT, NEEDED, T, C))
 PL_TRAFFIC(GATHER_ADD, 1.5)
 PL_GRADIENT(GATHER_ADD, SCATTER_ROWS)
 
+PL_OP(SOFTCAP, softcap, ROWS, ALONE, "z = attr.limit * tanh(z / attr.limit)",
+      PL_IN(SOFTCAP, Z, "z", FLOAT, IN_PLACE, T, V),
+      PL_OUT(SOFTCAP, Z, "z", FLOAT, IN_PLACE, T, V))
+PL_TRAFFIC(SOFTCAP, 1.5)
+PL_GRADIENT(SOFTCAP, CROSS_ENTROPY)
+
 PL_OP(CROSS_ENTROPY, cross_entropy, ROWS, ALONE,
       "adds sum(weight * (lse - logit[target])) to loss[0]; with attr.gradient logits become d "
       "loss/d logits times batch.loss_scale. weight is 1 without weights; logp = logit[target] - "
       "lse. Without gradient, weights and logp the rows whose first largest logit is the target's "
-      "are counted in loss[1]. rows: those of the chunk",
+      "are counted in loss[1]. rows: those of the chunk. With attr.limit logits are what softcap "
+      "made of others, and become the gradient of these",
       PL_IN(CROSS_ENTROPY, LOGITS, "logits", FLOAT, IN_PLACE, T, V)
       PL_IN(CROSS_ENTROPY, TARGETS, "targets", I32, NEEDED, T, ONE)
       PL_IN(CROSS_ENTROPY, LOSS, "loss", F64, IN_PLACE, TWO, ONE)
@@ -527,7 +545,7 @@ PL_OP(QK_NORM_BWD, qk_norm_bwd, ROWS, ALONE,
       "the same per head, dy turned into dx in place; dw summed over tokens and heads",
       PL_IN(QK_NORM_BWD, DY, "dy", FLOAT, IN_PLACE, N, HD)
       PL_IN(QK_NORM_BWD, X, "x", FLOAT, NEEDED, N, HD)
-      PL_IN(QK_NORM_BWD, W, "w", FLOAT, NEEDED, D, ONE)
+      PL_IN(QK_NORM_BWD, W, "w", FLOAT, OPTIONAL, D, ONE)
       PL_IN(QK_NORM_BWD, RSTD, "rstd", F32, NEEDED, N, H)
       PL_IN(QK_NORM_BWD, WS, "ws", U8, SCRATCH, ANY, ONE)
       PL_IN(QK_NORM_BWD, DW, "dw", FLOAT, MAYBE_IN_PLACE, D, ONE),

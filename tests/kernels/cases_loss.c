@@ -1,4 +1,4 @@
-/* cases_loss.c - SWIGLU, GEGLU, their gradients, CROSS_ENTROPY. */
+/* cases_loss.c - SWIGLU, GEGLU, their gradients, SOFTCAP, CROSS_ENTROPY. */
 #include "tests/kernels/cases.h"
 #include "tests/kernels/ref_norm.h"
 
@@ -79,12 +79,33 @@ static void draw_target(struct trial *t, struct operand *logits, struct operand 
     set_value(targets, row, 0, (double)(kind < 2 ? best : other));
 }
 
+/* Numbers near 0, near the bound and far above it. */
+static void build_softcap(struct trial *t) {
+    const struct shape s = draw_shape(t);
+    t->attr.limit = draw(t, 0, 1) ? 30.0f : 8.0f;
+    struct operand *z = add_in(t, 0, s.rows, s.cols, draw_float(t));
+    for (uint64_t i = 0; i < s.rows; i++)
+        for (uint64_t j = 0; j < s.cols; j++)
+            set_value(z, i, j, draw_normal(t) * (j % 3 ? 20 : j % 2 ? 0.01 : 300));
+    also_out(t, z, 0);
+}
+
+static void reference_softcap(struct trial *t) {
+    struct operand *z = t->out[0];
+    const double limit = (double)t->attr.limit;
+    for (uint64_t i = 0; i < z->view.rows * z->view.cols; i++) {
+        z->want[i] = limit * tanh(z->want[i] / limit);
+        z->scale[i] = limit;
+    }
+}
+
 /* Logits wander down the row, so that the running maximum changes and much underflows; the first
  * rows have one that stands above all by more than fp32 can add. Rounds take turns between no
  * weights, weights with log-probabilities, and these alone. */
 static void build_cross_entropy(struct trial *t) {
     const struct shape s = draw_shape(t);
     t->attr.gradient = draw(t, 0, 1);
+    t->attr.limit = t->round % 4 == 3 ? 160.0f : 0.0f; /* above all logits, as those of softcap */
     t->batch.loss_scale = 1.0f / 64;
     struct operand *logits = add_in(t, 0, s.rows, s.cols, draw_float(t));
     struct operand *targets = add_vector_in(t, 1, s.rows, PL_DTYPE_I32);
@@ -119,6 +140,8 @@ static double reference_loss_of_row(struct trial *t, uint64_t row, double weight
     if (t->attr.gradient)
         ref_cross_entropy_bwd(1, l->view.cols, (double)t->batch.loss_scale * weight, l->x + at,
                               target, l->want + at, l->scale + at);
+    for (uint64_t j = at; t->attr.gradient && t->attr.limit > 0 && j < at + l->view.cols; j++)
+        l->want[j] *= 1 - pow(l->x[j] / (double)t->attr.limit, 2);
     return weight * loss;
 }
 
@@ -147,6 +170,7 @@ const struct kernel_case cases_loss[] = {
     {"swiglu_bwd", PL_OP_SWIGLU_BWD, 16, 1e-6, build_glu_bwd, reference_swiglu_bwd},
     {"geglu", PL_OP_GEGLU, 16, 1e-6, build_glu, reference_geglu},
     {"geglu_bwd", PL_OP_GEGLU_BWD, 16, 1e-6, build_glu_bwd, reference_geglu_bwd},
+    {"softcap", PL_OP_SOFTCAP, 20, 3e-7, build_softcap, reference_softcap},
     {"cross_entropy", PL_OP_CROSS_ENTROPY, 24, 4e-6, build_cross_entropy, reference_cross_entropy},
     {0},
 };

@@ -41,6 +41,9 @@ static struct ref_norm shape_of(const struct trial *t, const struct operand *x) 
 /* The weights that norms multiply by. Between calls only one of them is in use. */
 static const double *weights_of(const struct trial *t, const struct operand *w) {
     static double offset[16384];
+    for (uint64_t i = 0; !w && i < t->attr.head_dim; i++)
+        offset[i] = 1;
+    if (!w) return offset;
     if (!t->attr.unit_offset) return w->x;
     for (uint64_t i = 0; i < w->view.rows; i++)
         offset[i] = 1 + w->x[i];
@@ -52,7 +55,7 @@ static const double *weights_of(const struct trial *t, const struct operand *w) 
 static void build_norm(struct trial *t, bool per_head) {
     const struct ref_norm s = start(t, per_head);
     add_in(t, 0, s.rows, s.heads * s.dim, draw_float(t));
-    add_vector_in(t, 1, s.dim, draw_float(t));
+    if (!per_head || draw(t, 0, 2)) add_vector_in(t, 1, s.dim, draw_float(t));
     add_out(t, 0, s.rows, s.heads * s.dim, draw_float(t));
     add_out(t, 1, s.rows, s.heads, PL_DTYPE_F32);
 }
@@ -151,9 +154,9 @@ static void build_qk_norm_bwd(struct trial *t) {
     const struct ref_norm s = start(t, true);
     also_out(t, add_in(t, 0, s.rows, s.heads * s.dim, draw_float(t)), 0);
     add_in(t, 1, s.rows, s.heads * s.dim, draw_float(t));
-    add_vector_in(t, 2, s.dim, draw_float(t));
+    if (draw(t, 0, 3)) add_vector_in(t, 2, s.dim, draw_float(t));
     add_rstd(t, s);
-    if (draw(t, 0, 2)) {
+    if (t->in[2] && draw(t, 0, 2)) {
         add_ws(t, 4, s.rows, s.heads * s.dim);
         add_dw(t, s, 5);
     }

@@ -1,4 +1,4 @@
-/* cases_rows.c - EMBED, EMBED_BWD, GATHER_ADD, SCATTER_ROWS, BIAS_GRAD. */
+/* cases_rows.c - EMBED, EMBED_BWD, GATHER_ADD, SCATTER_ROWS, BIAS_GRAD, ADD_SCALE. */
 #include "tests/kernels/cases.h"
 #include "tests/kernels/ref_linear.h"
 
@@ -97,7 +97,7 @@ static void build_gather(struct trial *t) {
     struct shape s = draw_shape(t);
     uint64_t from = s.rows + s.others;
     add_in(t, 0, from, s.cols, draw_float(t));
-    add_in(t, 1, from, s.cols, draw_float(t));
+    if (draw(t, 0, 2)) add_in(t, 1, from, s.cols, draw_float(t));
     draw_rows(t, 2, s.rows, from);
     add_out(t, 0, s.rows, s.cols, draw_float(t));
 }
@@ -107,8 +107,9 @@ static void reference_gather(struct trial *t) {
     uint64_t cols = xs->view.cols;
     for (uint64_t i = 0; i < xs->view.rows * cols; i++) {
         uint64_t from = (uint64_t)t->in[2]->x[i / cols] * cols + i % cols;
-        xs->want[i] = t->in[0]->x[from] + t->in[1]->x[from];
-        xs->scale[i] = fabs(t->in[0]->x[from]) + fabs(t->in[1]->x[from]);
+        const double r = t->in[1] ? t->in[1]->x[from] : 0;
+        xs->want[i] = t->in[0]->x[from] + r;
+        xs->scale[i] = fabs(t->in[0]->x[from]) + fabs(r);
     }
 }
 
@@ -153,7 +154,29 @@ static void reference_bias(struct trial *t) {
     }
 }
 
+/* ---- scaled sums ---- */
+
+/* Without a sum, without a number of its own, and without both. */
+static void build_add_scale(struct trial *t) {
+    struct shape s = draw_shape(t);
+    t->attr.alpha = draw(t, 0, 1) ? 0.75f : 1.0f;
+    also_out(t, add_in(t, 0, s.rows, s.cols, draw_float(t)), 0);
+    if (draw(t, 0, 2)) add_in(t, 1, s.rows, s.cols, draw_float(t));
+    if (draw(t, 0, 2)) add_vector_in(t, 2, 1, draw_float(t));
+}
+
+static void reference_add_scale(struct trial *t) {
+    struct operand *x = t->out[0];
+    const double factor = (double)t->attr.alpha * (t->in[2] ? t->in[2]->x[0] : 1);
+    for (uint64_t i = 0; i < x->view.rows * x->view.cols; i++) {
+        const double r = t->in[1] ? t->in[1]->x[i] : 0;
+        x->scale[i] = fabs(factor) * (fabs(x->want[i]) + fabs(r));
+        x->want[i] = (x->want[i] + r) * factor;
+    }
+}
+
 const struct kernel_case cases_rows[] = {
+    {"add_scale", PL_OP_ADD_SCALE, 24, 3e-7, build_add_scale, reference_add_scale},
     {"embed", PL_OP_EMBED, 16, 0, build_embed, reference_embed},
     {"embed_bwd", PL_OP_EMBED_BWD, 16, 1e-6, build_embed_bwd, reference_embed_bwd},
     {"gather_add", PL_OP_GATHER_ADD, 16, 1e-7, build_gather, reference_gather},

@@ -367,8 +367,7 @@ static bool call(const struct trial *t, const struct runner *r) {
     pl_kernel_fn kernel = r->kernels[t->test->kind];
     ck_assert_msg(kernel != NULL, "%s: no kernel", t->test->name);
     pl_err err = kernel(r->dev, &c);
-    const bool must_run =
-        is_emitted(t) && t->attr.head_dim <= pl_card_head_dim(r->dev->traits.sm);
+    const bool must_run = is_emitted(t) && t->attr.head_dim <= pl_card_head_dim(r->dev->traits.sm);
     if (err != PL_ERR_OK && (err != PL_ERR_PLAN_BROKEN || must_run))
         ck_abort_msg("%s: round %u: %s", t->test->name, t->round, pl_err_code(err));
     for (uint32_t i = 0; i < t->n_operands; i++) {

@@ -19,6 +19,7 @@ struct cross_entropy {
     const float *weights; /* [T]; NULL: 1 */
     double *logp;         /* [T], nullable */
     float scale;
+    float limit; /* the logits are capped by so much; 0: not at all */
     bool gradient;
     bool counts; /* loss[1] gets the number of rows whose target is the first largest logit */
 };
@@ -64,18 +65,30 @@ static double softmax_sum(const struct pl_view *v, uint64_t row, float *max) {
     return sum;
 }
 
+/* d z / d y of capped logits z = limit tanh(y / limit), into out; NULL: they are not capped. */
+static const float *slopes(const float *z, uint64_t n, float limit, float *out) {
+    if (limit == 0) return NULL;
+    const float inverse = 1.0f / limit;
+    for (uint64_t i = 0; i < n; i++)
+        out[i] = 1.0f - (z[i] * inverse) * (z[i] * inverse);
+    return out;
+}
+
 static void write_gradient(const struct cross_entropy *t, uint64_t row, float max, double sum) {
-    float buf[PL_CHUNK], out[PL_CHUNK];
+    float buf[PL_CHUNK], out[PL_CHUNK], slope[PL_CHUNK];
     const uint64_t target = (uint64_t)t->targets[row];
     const float scale = t->weights ? t->scale * t->weights[row] : t->scale;
     const float factor = (float)((double)scale / sum);
     for (uint64_t c = 0, n; c < t->logits.cols; c += n) {
         n = pl_chunk_size(t->logits.cols, c);
         const float *x = pl_chunk(&t->logits, row, c, n, buf);
+        const float *by = slopes(x, n, t->limit, slope);
         float *g = pl_chunk_out(&t->logits, row, c, out);
         for (uint64_t i = 0; i < n; i++)
             g[i] = pl_expf(x[i] - max) * factor;
         if (target >= c && target < c + n) g[target - c] -= scale;
+        for (uint64_t i = 0; by && i < n; i++)
+            g[i] *= by[i];
         pl_chunk_store(&t->logits, row, c, n, g);
     }
 }
@@ -130,6 +143,7 @@ pl_err PL_CPU(cross_entropy)(struct pl_device *dev, const struct pl_call *c) {
                               .weights = c->in[PL_CROSS_ENTROPY_WEIGHTS].p,
                               .logp = c->out[PL_CROSS_ENTROPY_OUT_LOGP].p,
                               .scale = c->batch->loss_scale,
+                              .limit = c->attr->limit,
                               .gradient = c->attr->gradient};
     t.counts = !t.gradient && !t.weights && !t.logp;
     const uint64_t need = pl_op_workspace_bytes(&dev->traits, PL_OP_CROSS_ENTROPY, c->attr,

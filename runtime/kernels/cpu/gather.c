@@ -19,15 +19,15 @@ static void gather_rows(void *arg, uint64_t row0, uint64_t row1, uint32_t worker
         for (uint64_t c0 = 0; c0 < g->out.cols; c0 += COLUMNS) {
             uint64_t n = g->out.cols - c0 < COLUMNS ? g->out.cols - c0 : COLUMNS;
             pl_widen(x, pl_at(&g->a, from, c0), g->a.dtype, n);
-            pl_widen(r, pl_at(&g->b, from, c0), g->b.dtype, n);
-            for (uint64_t j = 0; j < n; j++)
+            if (g->b.p) pl_widen(r, pl_at(&g->b, from, c0), g->b.dtype, n);
+            for (uint64_t j = 0; g->b.p && j < n; j++)
                 x[j] += r[j];
             pl_narrow(pl_at(&g->out, t, c0), g->out.dtype, x, n);
         }
     }
 }
 
-/* in: x[N,C], r[N,C], rows[T]i32; out: xs[T,C]. */
+/* in: x[N,C], r?[N,C], rows[T]i32; out: xs[T,C]. */
 pl_err PL_CPU(gather_add)(struct pl_device *dev, const struct pl_call *c) {
     struct rows g = {.a = c->in[PL_GATHER_ADD_X],
                      .b = c->in[PL_GATHER_ADD_R],

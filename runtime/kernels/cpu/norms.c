@@ -17,6 +17,11 @@ struct norm {
 
 static const float *weights(const struct pl_view *w, uint64_t col, uint64_t n, bool unit_offset,
                             float *buffer) {
+    if (!w->p) {
+        for (uint64_t i = 0; i < n; i++)
+            buffer[i] = 1.0f;
+        return buffer;
+    }
     const float *x = pl_chunk_of_vector(w, col, n, buffer);
     if (!unit_offset) return x;
     for (uint64_t i = 0; i < n; i++)
@@ -114,7 +119,7 @@ pl_err PL_CPU(renorm)(struct pl_device *dev, const struct pl_call *c) {
     return run_norm(dev, c->attr, &t, t.x.cols);
 }
 
-/* in: x[N,H*D] w[D]; out: y[N,H*D] rstd[N,H]f32. */
+/* in: x[N,H*D] w?[D]; out: y[N,H*D] rstd[N,H]f32. */
 pl_err PL_CPU(qk_norm)(struct pl_device *dev, const struct pl_call *c) {
     struct norm t = {.x = c->in[PL_QK_NORM_X],
                      .w = c->in[PL_QK_NORM_W],
@@ -229,7 +234,7 @@ pl_err PL_CPU(rmsnorm_bwd)(struct pl_device *dev, const struct pl_call *c) {
     return run_norm_bwd(dev, c, PL_OP_RMSNORM_BWD, &t);
 }
 
-/* in: dy[N,H*D]! x[N,H*D] w[D] rstd[N,H]f32 ws? dw?[D]!; out: dy[N,H*D]! dw?[D]!. */
+/* in: dy[N,H*D]! x[N,H*D] w?[D] rstd[N,H]f32 ws? dw?[D]!; out: dy[N,H*D]! dw?[D]!. */
 pl_err PL_CPU(qk_norm_bwd)(struct pl_device *dev, const struct pl_call *c) {
     struct norm_bwd t = {.dim = c->attr->head_dim,
                          .dx = c->out[PL_QK_NORM_BWD_OUT_DY],

@@ -24,6 +24,7 @@ template <typename T> struct loss {
     const float *weights; /* [T]; NULL: 1 */
     double *logp;         /* [T], nullable */
     const struct pl_facts *facts;
+    float limit; /* the logits are capped by so much; 0: not at all */
     uint32_t vocab;
     bool gradient;
     bool counts; /* of rows whose target is the first largest logit */
@@ -78,8 +79,10 @@ __device__ __forceinline__ void write_pack(const loss<T> &t, uint64_t row, uint3
     pl_floats(x, f);
 #pragma unroll
     for (int i = 0; i < V; i++) {
+        const float of_limit = t.limit > 0 ? f[i] / t.limit : 0.0f;
         f[i] = expf(f[i] - max) * factor;
         if (c + i == target) f[i] -= scale;
+        f[i] *= 1.0f - of_limit * of_limit; /* d capped / d logit */
     }
     pl_store(t.logits, row, c, t.vocab, pl_packed(t.logits, f));
 }
@@ -175,6 +178,7 @@ struct loss_call {
     const float *weights;
     double *logp;
     const struct pl_facts *facts;
+    float limit;
     bool gradient, counts;
 };
 
@@ -186,6 +190,7 @@ template <typename T, int V> void launch(const struct loss_call *l, cudaStream_t
                        l->weights,
                        l->logp,
                        l->facts,
+                       l->limit,
                        vocab,
                        l->gradient,
                        l->counts};
@@ -208,6 +213,7 @@ extern "C" pl_err pl_cuda_cross_entropy(struct pl_device *dev, const struct pl_c
                           (const float *)c->in[PL_CROSS_ENTROPY_WEIGHTS].p,
                           (double *)c->out[PL_CROSS_ENTROPY_OUT_LOGP].p,
                           c->batch->facts,
+                          c->attr->limit,
                           c->attr->gradient,
                           false};
     l.counts = !l.gradient && !l.weights && !l.logp;

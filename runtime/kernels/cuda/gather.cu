@@ -18,12 +18,12 @@ static __global__ void __launch_bounds__(PL_ROWS_BLOCK)
     const int64_t from = index[row];
     const bool is_real = from >= 0 && (uint64_t)from < of;
     for (uint64_t c = (uint64_t)threadIdx.x * V; c < cols; c += (uint64_t)blockDim.x * V) {
-        float f[V], g[V];
+        float f[V], g[V] = {0};
         pl_floats(pl_load<S, V>(a, is_real ? (uint64_t)from : 0, c, cols), f);
-        pl_floats(pl_load<S, V>(b, is_real ? (uint64_t)from : 0, c, cols), g);
+        if (b.p) pl_floats(pl_load<S, V>(b, is_real ? (uint64_t)from : 0, c, cols), g);
 #pragma unroll
         for (int i = 0; i < V; i++)
-            f[i] = is_real ? f[i] + g[i] : NAN;
+            f[i] = is_real ? b.p ? f[i] + g[i] : f[i] : NAN;
         pl_store(out, row, c, cols, pl_packed(out, f));
     }
 }
@@ -65,15 +65,15 @@ static void launch_scatter(struct pl_rows_shape s, cudaStream_t stream,
 
 typedef void (*gather_launch)(struct pl_rows_shape, cudaStream_t, const struct gather_views &);
 
-/* in: x[N,C], r[N,C], rows[T]i32; out: xs[T,C]. */
+/* in: x[N,C], r?[N,C], rows[T]i32; out: xs[T,C]. */
 extern "C" pl_err pl_cuda_gather_add(struct pl_device *dev, const struct pl_call *c) {
     static const gather_launch launch[PL_PAIRS] = PL_PAIR_TABLE(launch_gather);
     const struct gather_views g = {&c->in[PL_GATHER_ADD_X], &c->in[PL_GATHER_ADD_R],
                                    &c->in[PL_GATHER_ADD_ROWS], &c->out[PL_GATHER_ADD_OUT_XS]};
     if (g.out->rows == 0) return PL_ERR_OK;
-    if (!pl_is_float(g.a) || !pl_is_float(g.b) || !pl_is_float(g.out) ||
-        g.index->dtype != PL_DTYPE_I32 || g.index->rows < g.out->rows || g.a->rows == 0 ||
-        g.b->rows != g.a->rows || !pl_rows_fit(g.out->rows))
+    if (!pl_is_float(g.a) || (g.b->p && (!pl_is_float(g.b) || g.b->rows != g.a->rows)) ||
+        !pl_is_float(g.out) || g.index->dtype != PL_DTYPE_I32 || g.index->rows < g.out->rows ||
+        g.a->rows == 0 || !pl_rows_fit(g.out->rows))
         return PL_ERR_PLAN_BROKEN;
     const int pair = pl_pair_of(g.a, g.b, g.out);
     launch[pair](pl_rows_shape_of(g.out->rows, g.out->cols, pair), pl_cuda_of(dev)->stream, g);

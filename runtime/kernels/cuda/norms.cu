@@ -65,6 +65,12 @@ template <typename T> struct forward {
 template <typename T, int V>
 __device__ __forceinline__ void load_weights(const pl_mat<T> &m, uint32_t c, uint32_t dim,
                                              bool unit_offset, float (&w)[V]) {
+    if (!m.p) {
+#pragma unroll
+        for (int i = 0; i < V; i++)
+            w[i] = 1.0f;
+        return;
+    }
     pl_floats(pl_load<T, V>(m, 0, c, dim), w);
     if (!unit_offset) return;
 #pragma unroll
@@ -480,7 +486,7 @@ extern "C" pl_err pl_cuda_renorm(struct pl_device *dev, const struct pl_call *c)
     return run_forward(dev, &f);
 }
 
-/* in: x[N,H*D] w[D]; out: y[N,H*D] rstd[N,H]f32. */
+/* in: x[N,H*D] w?[D]; out: y[N,H*D] rstd[N,H]f32. */
 extern "C" pl_err pl_cuda_qk_norm(struct pl_device *dev, const struct pl_call *c) {
     const struct forward_call f = {c->in[PL_QK_NORM_X],
                                    {},
@@ -502,7 +508,7 @@ extern "C" pl_err pl_cuda_rmsnorm_bwd(struct pl_device *dev, const struct pl_cal
     return run_backward(dev, c, PL_OP_RMSNORM_BWD, &b);
 }
 
-/* in: dy[N,H*D]! x[N,H*D] w[D] rstd[N,H]f32 ws? dw?[D]!; out: dy[N,H*D]! dw?[D]!. */
+/* in: dy[N,H*D]! x[N,H*D] w?[D] rstd[N,H]f32 ws? dw?[D]!; out: dy[N,H*D]! dw?[D]!. */
 extern "C" pl_err pl_cuda_qk_norm_bwd(struct pl_device *dev, const struct pl_call *c) {
     struct backward_call b = {};
     b.dx = c->out[PL_QK_NORM_BWD_OUT_DY], b.dw = c->out[PL_QK_NORM_BWD_OUT_DW],

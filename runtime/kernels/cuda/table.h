@@ -40,6 +40,7 @@
     X(quant4)                                                                                      \
     X(rope)                                                                                        \
     X(route)                                                                                       \
+    X(scaled)                                                                                      \
     X(set_rows)                                                                                    \
     X(sigmoid_gate)                                                                                \
     X(sink_bwd)                                                                                    \
