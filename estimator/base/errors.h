@@ -25,7 +25,7 @@
     X(MODEL_FIELD, 5, "MODEL_FIELD", "compare config.json with the published one")                 \
     X(MODEL_UNSUPPORTED, 5, "MODEL_UNSUPPORTED",                                                   \
       "families: llama, qwen2, qwen3, mistral, phi3, "                                             \
-      "smollm3, ministral3, gemma3_text, qwen3_moe, gpt_oss, qwen3_5_text")                        \
+      "smollm3, ministral3, gemma3_text, qwen3_moe, gpt_oss, qwen3_5_text, gemma4_text")           \
     X(MODEL_WEIGHTS, 5, "MODEL_WEIGHTS", "the weights must belong to this config.json")            \
     X(TOKENIZER_FILE, 5, "TOKENIZER_FILE", "give the tokenizer that the model was trained with")   \
     X(TOKENIZER_SYNTAX, 5, "TOKENIZER_SYNTAX", "the file is not valid JSON: correct it there")     \

@@ -55,8 +55,8 @@ static pl_err check_kernels(const struct pl_question *q, struct pl_diag *d) {
     PL_TRY(pl_card_check_sm(gpu, q->traits.sm, d));
     if (key == PL_KEY_model)
         pl_job_error(q->job, key, PL_ERR_NO_DEVICE, d,
-                     "heads of %llu dimensions: attention on %s takes at most %u",
-                     (unsigned long long)q->model->head_dim, gpu, pl_card_head_dim(q->traits.sm));
+                     "heads of %u dimensions: attention on %s takes at most %u",
+                     pl_model_widest_head(q->model), gpu, pl_card_head_dim(q->traits.sm));
     else
         pl_job_error(q->job, key, PL_ERR_NO_DEVICE, d,
                      "`%s: bf16` needs compute capability %d.%d (Ampere) or later, %s has %u.%u",

@@ -28,6 +28,7 @@ enum pl_family {
     PL_FAMILY_QWEN3_MOE,
     PL_FAMILY_GPT_OSS,
     PL_FAMILY_QWEN3_5,
+    PL_FAMILY_GEMMA4,
     PL_FAMILIES_OF_A_TEST PL_FAMILY_COUNT
 };
 const char *pl_family_name(enum pl_family f); /* e.g. "qwen2", the model_type of config.json */
@@ -38,7 +39,8 @@ enum pl_rope_type {
     PL_ROPE_LLAMA3,
     PL_ROPE_YARN,
     PL_ROPE_DYNAMIC,
-    PL_ROPE_LONGROPE
+    PL_ROPE_LONGROPE,
+    PL_ROPE_PROPORTIONAL
 };
 
 /* Files of bitsandbytes hold 4-bit codes instead of a decoder's matrices. */
@@ -51,7 +53,8 @@ enum pl_weight_codes { PL_CODES_NONE, PL_CODES_NF4, PL_CODES_FP4 };
 struct pl_rope {
     enum pl_rope_type type;
     double theta;
-    uint32_t dim; /* rotated dimensions of a head, even, <= head_dim */
+    uint32_t dim;    /* rotated dimensions of a head, even, <= head_dim */
+    uint32_t turned; /* proportional: only so many of the first pairs turn */
     double factor, low_freq_factor, high_freq_factor;
     uint32_t original_max_positions; /* dynamic, longrope: longer sequences use other frequencies */
     double attention_factor;         /* multiplies cos and sin; 1 except for yarn and longrope */
@@ -86,6 +89,10 @@ enum pl_layer_kind {
     PL_LAYER_EXPERTS,         /* attention and a mixture of experts, each after a norm */
     PL_LAYER_GATED_ATTENTION, /* as PRE_NORM; queries bring a gate of attention's output */
     PL_LAYER_GATED_DELTA,     /* linear attention and a dense MLP, each after a norm */
+    /* gemma4: four norms, values are normed as well, and the sum is scaled by a number of files */
+    PL_LAYER_SCALED,
+    PL_LAYER_SCALED_KEYS,    /* the same; values are the keys before their norm */
+    PL_LAYER_SCALED_QUERIES, /* the same; keys and values are those of an earlier layer */
     PL_LAYERS_OF_A_TEST PL_LAYER_KIND_COUNT
 };
 #define PL_LAYER_MAX_KINDS 32 /* kinds are bits of a word */
@@ -95,16 +102,27 @@ struct pl_layer {
     uint32_t window;                  /* number of positions seen, its own included; 0 = all */
     uint32_t kv_heads, head_dim, ffn; /* as the model's of these names */
     enum pl_layer_kind kind : 8;
-    uint8_t rope; /* index of the model's rope, or PL_NO_ROPE */
+    uint8_t rope;      /* index of the model's rope, or PL_NO_ROPE */
+    uint16_t kv_layer; /* 1 + the layer whose keys and values it shares, which may be itself; 0 = it
+                          shares none */
 };
 #define PL_NO_ROPE UINT8_MAX /* no positions (smollm3) */
 /* Columns of the keys of a layer, and of its values. */
 static inline uint64_t pl_layer_kv_columns(const struct pl_layer *x) {
     return (uint64_t)x->kv_heads * x->head_dim;
 }
+/* Returns the matrices for keys and values of a kind: one for each, one for both, or none. */
+static inline uint32_t pl_kind_kv_matrices(enum pl_layer_kind kind) {
+    return kind == PL_LAYER_SCALED_QUERIES ? 0 : kind == PL_LAYER_SCALED_KEYS ? 1 : 2;
+}
+/* True if layers after it use its keys and values. */
+static inline bool pl_layer_lends_kv(const struct pl_layer *x) {
+    return x->kv_layer && x->kind != PL_LAYER_SCALED_QUERIES;
+}
 static inline bool pl_layers_are_alike(const struct pl_layer *x, const struct pl_layer *y) {
     return x->kind == y->kind && x->window == y->window && x->rope == y->rope &&
-           x->kv_heads == y->kv_heads && x->head_dim == y->head_dim && x->ffn == y->ffn;
+           x->kv_heads == y->kv_heads && x->head_dim == y->head_dim && x->ffn == y->ffn &&
+           x->kv_layer == y->kv_layer;
 }
 
 /* How a router chooses experts, and what they compute. */
@@ -146,6 +164,9 @@ struct pl_model {
     enum pl_activation activation;   /* activation of the MLP's gate */
     double score_scale;              /* factor of queries times keys */
     double embed_scale;              /* factor of the embedding's output */
+    double softcap;                  /* bound of the logits, c tanh(z / c); 0 = none */
+    uint64_t layer_input;            /* columns of the embedding that each layer has, or 0 */
+    uint64_t layer_input_vocab;      /* and its rows */
     bool sinks;                      /* one logit a head in every softmax of attention (gpt_oss) */
     struct pl_experts experts;       /* of layers of that kind */
     struct pl_delta delta;           /* of layers of that kind */

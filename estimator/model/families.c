@@ -12,30 +12,6 @@ static void give_window(struct pl_model *m, uint64_t first, uint64_t window) {
         m->layer[i].window = (uint32_t)window;
 }
 
-/* layer_types says of every layer whether it sees all positions or those of the window. *given is
- * false where it is not there. */
-static pl_err read_layer_types(const struct pl_hf *h, uint64_t window, struct pl_model *m,
-                               bool *given) {
-    const json_t *list = json_object_get(h->object, "layer_types"), *item;
-    size_t i;
-    *given = pl_hf_given(h, "layer_types");
-    if (!*given) return PL_ERR_OK;
-    if (!json_is_array(list) || json_array_size(list) != m->layers)
-        return pl_hf_refuse(h, "layer_types", PL_ERR_MODEL_FIELD, "expected a list of %llu names",
-                            (unsigned long long)m->layers);
-    json_array_foreach(list, i, item) {
-        const char *name = json_string_value(item);
-        const bool full = name && strcmp(name, "full_attention") == 0;
-        m->layer[i].window = full ? 0 : (uint32_t)window;
-        if (full) continue;
-        if (!name || strcmp(name, "sliding_attention") != 0 || !window)
-            return pl_hf_refuse(h, "layer_types", PL_ERR_MODEL_UNSUPPORTED,
-                                "layer %zu is no \"full_attention\" layer%s", i,
-                                window ? " and no \"sliding_attention\" one" : "");
-    }
-    return PL_ERR_OK;
-}
-
 /* Never clamped to max_position_embeddings: sequences may be longer than that. */
 static pl_err read_window(const struct pl_hf *h, uint64_t when_absent, uint64_t *window) {
     *window = pl_hf_absent(h, "sliding_window") ? when_absent : 0;
@@ -55,14 +31,14 @@ static pl_err read_used_window(const struct pl_hf *h, uint64_t when_absent, uint
 /* Classes that have no windows, or one for all layers, ignore the list: it must say the same. */
 static pl_err check_layer_types(const struct pl_hf *h, struct pl_model *m) {
     bool given;
-    return read_layer_types(h, 0, m, &given);
+    return pl_model_read_layer_types(h, 0, m, &given);
 }
 
 /* One window for all layers. */
 static pl_err read_common_window(const struct pl_hf *h, uint64_t when_absent, struct pl_model *m) {
     uint64_t window;
     bool given;
-    PL_TRY(read_layer_types(h, 0, m, &given));
+    PL_TRY(pl_model_read_layer_types(h, 0, m, &given));
     PL_TRY(read_window(h, when_absent, &window));
     if (!given) give_window(m, 0, window);
     return PL_ERR_OK;
@@ -74,7 +50,7 @@ static pl_err read_qwen_windows(const struct pl_hf *h, struct pl_model *m) {
     bool given;
     PL_TRY(read_used_window(h, 4096, &window));
     if (window) PL_TRY(pl_hf_uint_or(h, "max_window_layers", 0, PL_MODEL_MAX_WIDTH, &first));
-    PL_TRY(read_layer_types(h, window, m, &given));
+    PL_TRY(pl_model_read_layer_types(h, window, m, &given));
     if (!given) give_window(m, first, window);
     return PL_ERR_OK;
 }
@@ -132,7 +108,7 @@ static pl_err smollm3_facts(const struct pl_hf *h, struct pl_model *m) {
     bool given;
     PL_TRY(smollm3_no_rope(h, m));
     PL_TRY(read_used_window(h, 0, &window));
-    PL_TRY(read_layer_types(h, window, m, &given));
+    PL_TRY(pl_model_read_layer_types(h, window, m, &given));
     for (uint64_t i = 0; !given && i < m->layers; i++)
         if (m->layer[i].rope == PL_NO_ROPE) m->layer[i].window = (uint32_t)window;
     return PL_ERR_OK;
@@ -149,13 +125,6 @@ static pl_err ministral3_facts(const struct pl_hf *h, struct pl_model *m) {
     return pl_hf_real(&r, "llama_4_scaling_beta", 0, 100, &m->rope[0].query_growth);
 }
 
-/* A setting that asks for more than is computed here: absent, null and false are fine. */
-static pl_err refuse_setting(const struct pl_hf *h, const char *key, const char *why) {
-    const json_t *value = json_object_get(h->object, key);
-    if (!pl_hf_given(h, key) || json_is_false(value)) return PL_ERR_OK;
-    return pl_hf_refuse(h, key, PL_ERR_MODEL_UNSUPPORTED, "%s", why);
-}
-
 /* Layer i sees all positions if (i + 1) is a multiple of the pattern, unless layer_types says
  * otherwise; the others see those of the window, and turn by a rope of their own. */
 static pl_err read_gemma3_layers(const struct pl_hf *h, struct pl_model *m) {
@@ -163,7 +132,7 @@ static pl_err read_gemma3_layers(const struct pl_hf *h, struct pl_model *m) {
     bool given;
     PL_TRY(pl_hf_uint_or(h, "sliding_window", 1, PL_MODEL_MAX_POSITIONS, &window));
     PL_TRY(pl_hf_uint_or(h, "sliding_window_pattern", 1, PL_MODEL_MAX_LAYERS, &pattern));
-    PL_TRY(read_layer_types(h, window, m, &given));
+    PL_TRY(pl_model_read_layer_types(h, window, m, &given));
     for (uint64_t i = 0; i < m->layers; i++) {
         if (!given) m->layer[i].window = (i + 1) % pattern ? (uint32_t)window : 0;
         m->layer[i].rope = m->layer[i].window != 0;
@@ -179,8 +148,10 @@ static pl_err gemma3_facts(const struct pl_hf *h, struct pl_model *m) {
     m->embed_scale = sqrt((double)m->hidden);
     PL_TRY(pl_hf_real_or(h, "query_pre_attn_scalar", 1e-6, 1e6, &scalar));
     m->score_scale = 1 / sqrt(scalar);
-    PL_TRY(refuse_setting(h, "final_logit_softcapping", "capped logits are not computed here"));
-    PL_TRY(refuse_setting(h, "use_bidirectional_attention", "only decoders are trained here"));
+    PL_TRY(
+        pl_hf_refuse_setting(h, "final_logit_softcapping", "capped logits are not computed here"));
+    PL_TRY(
+        pl_hf_refuse_setting(h, "use_bidirectional_attention", "only decoders are trained here"));
     return read_gemma3_layers(h, m);
 }
 
@@ -252,7 +223,7 @@ static pl_err qwen3_moe_facts(const struct pl_hf *h, struct pl_model *m) {
     PL_TRY(pl_hf_bool_or(h, "norm_topk_prob", &m->experts.normalise));
     PL_TRY(read_aux_loss(h, 0.001, m));
     PL_TRY(read_sparse_layers(h, m));
-    PL_TRY(read_layer_types(h, 0, m, &given));
+    PL_TRY(pl_model_read_layer_types(h, 0, m, &given));
     PL_TRY(read_used_window(h, 4096, &window));
     if (!given) give_window(m, 0, window);
     return PL_ERR_OK;
@@ -271,7 +242,7 @@ static pl_err gpt_oss_facts(const struct pl_hf *h, struct pl_model *m) {
     PL_TRY(pl_hf_real_or(h, "swiglu_limit", 1e-6, 1e6, &m->experts.limit));
     PL_TRY(pl_hf_real_or(h, "swiglu_alpha", 1e-6, 1e6, &m->experts.alpha));
     PL_TRY(pl_hf_uint_or(h, "sliding_window", 1, PL_MODEL_MAX_POSITIONS, &window));
-    PL_TRY(read_layer_types(h, window, m, &given));
+    PL_TRY(pl_model_read_layer_types(h, window, m, &given));
     for (uint64_t i = 0; i < m->layers; i++) {
         if (!given) m->layer[i].window = i % 2 ? 0 : (uint32_t)window;
         give_experts(m, i, m->ffn);
@@ -445,6 +416,25 @@ static const struct pl_family_row families[PL_FAMILY_COUNT] = {
                            .rotary_share = 0.25,
                            .rope_types = ROPE_COMMON,
                            .facts = pl_qwen3_5_facts},
+    [PL_FAMILY_GEMMA4] = {.name = "gemma4_text",
+                          .class = "Gemma4ForCausalLM",
+                          .heads = 8,
+                          .vocab = 262144,
+                          .kv_heads = 4,
+                          .head_dim = 256,
+                          .max_positions = 131072,
+                          .rms_eps = 1e-6,
+                          .theta = 1e6,
+                          .local_theta = 1e4,
+                          .tied = true,
+                          .bos = 2,
+                          .eos = 1,
+                          .pad = 0,
+                          .activation = PL_ACTIVATION_GELU_TANH,
+                          .activation_key = "hidden_activation",
+                          .rope_types = PL_ROPE_BIT_DEFAULT | PL_ROPE_BIT_PROPORTIONAL,
+                          .exceeds_fp16 = true,
+                          .facts = pl_gemma4_facts},
     PL_FAMILY_ROWS_OF_A_TEST};
 
 const struct pl_family_row *pl_family_get(enum pl_family f) {
@@ -472,10 +462,10 @@ const char *pl_family_name(enum pl_family f) {
 static const struct {
     const char *type, *why;
 } known_others[] = {
-    {"gemma", "of the Gemma models only the third generation is computed here"},
+    {"gemma", "of the Gemma models only the third and fourth generation are computed here"},
     {"gemma2*", "capped scores and logits are not computed here"},
     {"gemma3n*", "its per-layer embeddings and shared keys are not computed here"},
-    {"gemma4*", "its shared keys and per-layer embeddings are not computed here"},
+    {"gemma4*", "of Gemma 4 only `gemma4_text` is computed here"},
     {"recurrent_gemma", "recurrent layers are not computed here"},
     {"mixtral", EXPERTS},
     {"qwen", "its fused attention has names of its own; Qwen2 and Qwen3 are read"},

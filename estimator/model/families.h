@@ -23,7 +23,8 @@ enum {
     PL_ROPE_BIT_LLAMA3 = 4,
     PL_ROPE_BIT_LONGROPE = 8,
     PL_ROPE_BIT_YARN = 16,
-    PL_ROPE_BIT_DYNAMIC = 32
+    PL_ROPE_BIT_DYNAMIC = 32,
+    PL_ROPE_BIT_PROPORTIONAL = 64
 };
 
 struct pl_family_row {
@@ -63,6 +64,12 @@ pl_err pl_qwen3_5_facts(const struct pl_hf *h, struct pl_model *m);
 
 /* Reads quantization_config of bitsandbytes in 4 bits into m->codes and m->nested_codes. */
 pl_err pl_model_read_codes(const struct pl_hf *h, struct pl_model *m);
+
+/* Reads layer_types, which says of every layer whether it sees all positions or those of the
+ * window. *given is false where it is not there. */
+pl_err pl_model_read_layer_types(const struct pl_hf *h, uint64_t window, struct pl_model *m,
+                                 bool *given);
+pl_err pl_gemma4_facts(const struct pl_hf *h, struct pl_model *m); /* gemma4.c */
 
 /* Reads rope_theta, rope_scaling or rope_parameters into m->rope (rope.c). Needs head_dim and
  * max_positions. */

@@ -114,3 +114,9 @@ pl_err pl_hf_reals(const struct pl_hf *h, const char *key, uint64_t n, double lo
     }
     return PL_ERR_OK;
 }
+
+pl_err pl_hf_refuse_setting(const struct pl_hf *h, const char *key, const char *why) {
+    const json_t *value = json_object_get(h->object, key);
+    if (!pl_hf_given(h, key) || json_is_false(value)) return PL_ERR_OK;
+    return pl_hf_refuse(h, key, PL_ERR_MODEL_UNSUPPORTED, "%s", why);
+}

@@ -41,5 +41,7 @@ pl_err pl_hf_reals(const struct pl_hf *h, const char *key, uint64_t n, double lo
 /* Records "`key` is VALUE: <what was expected>", VALUE cut to a readable length; returns `err`. */
 pl_err pl_hf_refuse(const struct pl_hf *h, const char *key, pl_err err, const char *fmt, ...)
     PL_PRINTF(4, 5);
+/* Refuses a setting that asks for more than is computed here: absent, null and false are fine. */
+pl_err pl_hf_refuse_setting(const struct pl_hf *h, const char *key, const char *why);
 
 #endif

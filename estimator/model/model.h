@@ -36,9 +36,10 @@ uint64_t pl_model_query_rows(const struct pl_model *m, uint64_t layer);
 /* The fused matrices and vectors that the program computes with. Sizes: C hidden, Q = heads x
  * head_dim, K = kv_heads x head_dim, F ffn, V vocab; those of a layer are its own. */
 enum pl_slot {
-    PL_SLOT_EMBED,  /* [V,C] */
-    PL_SLOT_NORM1,  /* [C] */
-    PL_SLOT_QKV,    /* [Q+2K,C]: rows q, k, v; with gates [2Q+2K,C], see pl_model_query_rows() */
+    PL_SLOT_EMBED, /* [V,C] */
+    PL_SLOT_NORM1, /* [C] */
+    PL_SLOT_QKV, /* [Q+2K,C]: rows q, k, v, as far as the layer has them; with gates [2Q+2K,C], see
+                       pl_model_query_rows() */
     PL_SLOT_QKV_B,  /* [Q+2K] */
     PL_SLOT_QNORM,  /* [head_dim] */
     PL_SLOT_KNORM,  /* [head_dim] */
@@ -68,6 +69,16 @@ enum pl_slot {
     PL_SLOT_DELTA_NORM,    /* [value_dim] */
     PL_SLOT_DELTA_OUT,     /* [C,values] */
     PL_SLOT_DELTA_IN, /* [channels+values+2V,C]: rows of q, k and v, of the gate z, of b, of a */
+    PL_SLOT_SCALAR,   /* [1]: factor of what leaves a layer; a buffer, which nothing trains */
+    /* P columns of input of each of L layers: their embedding [V',L*P], the matrix [L*P,C] and the
+     * norm [P] of the part that comes from the embedding of the tokens; of a layer the gate [P,C],
+     * the matrix [C,P] and the norm [C] of what it adds */
+    PL_SLOT_INPUT_EMBED,
+    PL_SLOT_INPUT_MODEL,
+    PL_SLOT_INPUT_NORM,
+    PL_SLOT_INPUT_GATE,
+    PL_SLOT_INPUT_OUT,
+    PL_SLOT_POST3,
     PL_SLOT_COUNT
 };
 
@@ -77,6 +88,7 @@ struct pl_slot_shape {
     bool per_layer;
     uint64_t rows, cols; /* vectors: rows = length, cols = 1 */
     bool vector;         /* weights of norms, and biases */
+    bool buffer;         /* no parameter: nothing trains it, and no count has it */
     uint32_t experts;    /* the matrices or vectors that its rows are of, or 0 */
     bool turned;         /* each matrix is [in,out] */
 };
@@ -141,6 +153,9 @@ void pl_model_expert_name(const struct pl_param_row *row, uint64_t layer, uint32
 static inline uint32_t pl_model_row_tensors(const struct pl_param_row *row) {
     return row->split ? row->experts : 1;
 }
+
+/* Returns the dimensions of the widest heads of its layers. */
+uint32_t pl_model_widest_head(const struct pl_model *m);
 
 /* Returns the exact number of parameters; tied matrices count once. */
 uint64_t pl_model_param_count(const struct pl_model *m);

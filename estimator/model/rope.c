@@ -126,6 +126,21 @@ static pl_err read_longrope(const struct pl_hf *r, const struct pl_hf *top, stru
     return PL_ERR_OK;
 }
 
+/* Only the first pairs of a head turn, at the frequencies that they have when all do. Whole heads
+ * are turned, so that the share is none of a partial rotation. */
+static pl_err read_proportional(const struct pl_hf *r, const struct pl_hf *top,
+                                struct pl_model *m) {
+    double share = 1, factor = 1;
+    (void)top;
+    PL_TRY(pl_hf_real_or(r, "partial_rotary_factor", 1e-3, 1, &share));
+    PL_TRY(pl_hf_real_or(r, "factor", 1e-6, factor_max, &factor));
+    if (factor != 1)
+        return pl_hf_refuse(r, "factor", PL_ERR_MODEL_UNSUPPORTED,
+                            "proportional positions are not stretched here");
+    m->rope[0].turned = (uint32_t)(share * m->rope[0].dim / 2);
+    return PL_ERR_OK;
+}
+
 static const struct rope_row {
     const char *name;
     enum pl_rope_type type;
@@ -140,6 +155,7 @@ static const struct rope_row {
     {"longrope", PL_ROPE_LONGROPE, PL_ROPE_BIT_LONGROPE, read_longrope},
     {"su", PL_ROPE_LONGROPE, PL_ROPE_BIT_LONGROPE, read_longrope},   /* early Phi-3 files */
     {"yarn", PL_ROPE_LONGROPE, PL_ROPE_BIT_LONGROPE, read_longrope}, /* Phi-3's word for it, too */
+    {"proportional", PL_ROPE_PROPORTIONAL, PL_ROPE_BIT_PROPORTIONAL, read_proportional},
 };
 
 /* Settings for each kind of layer, in a family that has one for all. */
@@ -208,7 +224,7 @@ static pl_err find_row(const struct pl_hf *r, const struct pl_family_row *f,
                               "this rope type is not computed here for `%s`", f->name);
     pl_diag_hint(r->d,
                  "rope types: default, linear, dynamic, llama3 and yarn; for phi3 default and "
-                 "longrope");
+                 "longrope; for gemma4_text default and proportional");
     return err;
 }
 
@@ -218,13 +234,21 @@ static pl_err moved_real(const struct pl_hf *r, const struct pl_hf *top, const c
     return pl_hf_real_or(pl_hf_absent(r, key) ? top : r, key, low, high, out);
 }
 
+/* The size of heads that turn by a rope of the model; layers of one rope have heads of one size. */
+static uint32_t head_dim_of(const struct pl_model *m, uint8_t rope) {
+    for (uint64_t i = 0; i < m->layers; i++)
+        if (m->layer[i].rope == rope) return m->layer[i].head_dim;
+    return (uint32_t)m->head_dim;
+}
+
 /* Reads the rope of layers with a window, which are never stretched and have a base of their
  * own. */
 static pl_err read_local(const struct pl_hf *h, const struct pl_family_row *f, struct pl_model *m) {
     struct pl_hf r = *h;
+    double share = 1;
     struct pl_rope *local = &m->rope[m->n_ropes++];
     *local = (struct pl_rope){
-        .theta = f->local_theta, .dim = m->rope[0].dim, .factor = 1, .attention_factor = 1};
+        .theta = f->local_theta, .dim = head_dim_of(m, 1), .factor = 1, .attention_factor = 1};
     PL_TRY(pl_hf_real_or(h, "rope_local_base_freq", 1e-3, 1e15, &local->theta));
     r.object = json_object_get(h->object, "rope_parameters");
     if (!r.object || !descend(&r, "sliding_attention", "rope_parameters.sliding_attention."))
@@ -233,33 +257,46 @@ static pl_err read_local(const struct pl_hf *h, const struct pl_family_row *f, s
     if (type && strcmp(type, "default") != 0)
         return pl_hf_refuse(&r, "rope_type", PL_ERR_MODEL_UNSUPPORTED,
                             "positions of layers with a window are not stretched here");
+    PL_TRY(pl_hf_real_or(&r, "partial_rotary_factor", 1e-3, 1, &share));
+    if (share != 1)
+        return pl_hf_refuse(&r, "partial_rotary_factor", PL_ERR_MODEL_UNSUPPORTED,
+                            "heads of layers with a window turn as a whole here");
     return pl_hf_real_or(&r, "rope_theta", 1e-3, 1e15, &local->theta);
+}
+
+/* The dimensions of a head that turn: all, or the first of them where the class reads a share. */
+static pl_err read_dim(const struct pl_hf *r, const struct pl_hf *top,
+                       const struct pl_family_row *f, struct pl_model *m) {
+    const uint32_t head_dim = head_dim_of(m, 0);
+    double share = f->rotary_share > 0 ? f->rotary_share : 1;
+    if (m->rope[0].type != PL_ROPE_PROPORTIONAL)
+        PL_TRY(moved_real(r, top, "partial_rotary_factor", 1e-3, 1, &share));
+    if (share != 1 && !f->partial_rotary)
+        return pl_hf_refuse(pl_hf_absent(r, "partial_rotary_factor") ? top : r,
+                            "partial_rotary_factor", PL_ERR_MODEL_UNSUPPORTED,
+                            "`%s` rotates whole heads", f->name);
+    const double dim = floor(head_dim * share);
+    if (dim < 2 || fmod(dim, 2) != 0 || dim > 2.0 * PL_ROPE_MAX_PAIRS)
+        return pl_diag_at(top->d, PL_ERR_MODEL_FIELD, top->file, 0, 0,
+                          "`head_dim` %u rotates %g dimensions: expected an even number from 2 "
+                          "to %d",
+                          head_dim, dim, 2 * PL_ROPE_MAX_PAIRS);
+    m->rope[0].dim = (uint32_t)dim;
+    return PL_ERR_OK;
 }
 
 pl_err pl_model_read_rope(const struct pl_hf *h, const struct pl_family_row *f,
                           struct pl_model *m) {
     struct pl_hf r;
     const struct rope_row *row = &rope_rows[0];
-    double share = f->rotary_share > 0 ? f->rotary_share : 1;
     PL_TRY(find_settings(h, f, &r));
     m->rope[0].theta = f->theta;
     m->rope[0].factor = 1;
     m->rope[0].attention_factor = 1;
     PL_TRY(moved_real(&r, h, "rope_theta", 1e-3, 1e15, &m->rope[0].theta));
-    PL_TRY(moved_real(&r, h, "partial_rotary_factor", 1e-3, 1, &share));
-    if (share != 1 && !f->partial_rotary)
-        return pl_hf_refuse(pl_hf_absent(&r, "partial_rotary_factor") ? h : &r,
-                            "partial_rotary_factor", PL_ERR_MODEL_UNSUPPORTED,
-                            "`%s` rotates whole heads", f->name);
-    double dim = floor((double)m->head_dim * share);
-    if (dim < 2 || fmod(dim, 2) != 0 || dim > 2.0 * PL_ROPE_MAX_PAIRS)
-        return pl_diag_at(h->d, PL_ERR_MODEL_FIELD, h->file, 0, 0,
-                          "`head_dim` %llu rotates %g dimensions: expected an even number from 2 "
-                          "to %d",
-                          (unsigned long long)m->head_dim, dim, 2 * PL_ROPE_MAX_PAIRS);
-    m->rope[0].dim = (uint32_t)dim;
     if (r.object != h->object) PL_TRY(find_row(&r, f, &row));
     m->rope[0].type = row->type;
+    PL_TRY(read_dim(&r, h, f, m));
     m->n_ropes = 1;
     PL_TRY(row->read(&r, h, m));
     return f->local_theta != 0 ? read_local(h, f, m) : PL_ERR_OK;

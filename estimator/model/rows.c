@@ -29,7 +29,10 @@ enum extent {
     X_TAPS,
     X_VALUES,
     X_VALUE_DIM,
-    X_VALUE_HEADS
+    X_VALUE_HEADS,
+    X_P,
+    X_LP,
+    X_VP
 };
 
 uint64_t pl_model_query_rows(const struct pl_model *m, uint64_t layer) {
@@ -60,7 +63,7 @@ static uint64_t extent(const struct pl_model *m, uint64_t layer, enum extent x) 
     case X_QK:
         return q + k;
     case X_QKV:
-        return q + 2 * k;
+        return q + pl_kind_kv_matrices(l->kind) * k;
     case X_D:
         return l->head_dim;
     case X_F:
@@ -87,6 +90,12 @@ static uint64_t extent(const struct pl_model *m, uint64_t layer, enum extent x) 
         return delta->value_dim;
     case X_VALUE_HEADS:
         return delta->value_heads;
+    case X_P:
+        return m->layer_input;
+    case X_LP:
+        return m->layers * m->layer_input;
+    case X_VP:
+        return m->layer_input_vocab;
     }
     return 0;
 }
@@ -102,6 +111,9 @@ static uint64_t extent(const struct pl_model *m, uint64_t layer, enum extent x) 
     (BIT(NORM1) | BIT(DELTA_DT_BIAS) | BIT(DELTA_A_LOG) | BIT(DELTA_CONV) | BIT(DELTA_NORM) |      \
      BIT(DELTA_OUT) | BIT(DELTA_IN))
 #define POST_NORMS (BIT(POST1) | BIT(POST2))
+#define SCALED                                                                                     \
+    (ATTENTION | DENSE_MLP | POST_NORMS | BIT(SCALAR) | BIT(INPUT_GATE) | BIT(INPUT_OUT) |         \
+     BIT(POST3))
 
 /* The slots that a kind of layers has, as far as the facts of the model ask for them. */
 static const uint64_t kind_slots[PL_LAYER_KIND_COUNT] = {
@@ -110,6 +122,9 @@ static const uint64_t kind_slots[PL_LAYER_KIND_COUNT] = {
     [PL_LAYER_EXPERTS] = ATTENTION | EXPERTS,
     [PL_LAYER_GATED_ATTENTION] = ATTENTION | DENSE_MLP,
     [PL_LAYER_GATED_DELTA] = DELTA | DENSE_MLP,
+    [PL_LAYER_SCALED] = SCALED,
+    [PL_LAYER_SCALED_KEYS] = SCALED,
+    [PL_LAYER_SCALED_QUERIES] = SCALED & ~BIT(KNORM),
     PL_LAYER_ROWS_OF_A_TEST};
 _Static_assert(PL_SLOT_COUNT <= 64, "slots are bits of a word");
 _Static_assert((int)PL_LAYER_KIND_COUNT <= PL_LAYER_MAX_KINDS, "kinds are bits of a word");
@@ -128,11 +143,14 @@ enum condition {
     IF_PRE_NORMS_ONLY,
     IF_POST_NORMS,
     IF_SPLIT,
+    IF_KEYS,
+    IF_VALUES,
     IF_FUSED,
     IF_SINKS,
     IF_EXPERT_BIASES,
     IF_EXPERTS_SPLIT,
     IF_EXPERTS_FUSED,
+    IF_LAYER_INPUT,
 };
 
 static bool holds(const struct pl_model *m, enum pl_layer_kind kind, enum condition c) {
@@ -155,6 +173,10 @@ static bool holds(const struct pl_model *m, enum pl_layer_kind kind, enum condit
         return kind_has(kind, PL_SLOT_POST1);
     case IF_SPLIT:
         return m->family != PL_FAMILY_PHI3;
+    case IF_KEYS:
+        return m->family != PL_FAMILY_PHI3 && pl_kind_kv_matrices(kind) > 0;
+    case IF_VALUES:
+        return m->family != PL_FAMILY_PHI3 && pl_kind_kv_matrices(kind) > 1;
     case IF_FUSED:
         return m->family == PL_FAMILY_PHI3;
     case IF_SINKS:
@@ -165,6 +187,8 @@ static bool holds(const struct pl_model *m, enum pl_layer_kind kind, enum condit
         return !m->experts.fused;
     case IF_EXPERTS_FUSED:
         return m->experts.fused;
+    case IF_LAYER_INPUT:
+        return m->layer_input > 0;
     }
     return false;
 }
@@ -209,6 +233,13 @@ static const struct {
     [PL_SLOT_DELTA_NORM] = {"delta_norm", IF_ALWAYS, true, true, false, X_VALUE_DIM, X_ONE, false},
     [PL_SLOT_DELTA_OUT] = {"delta_out", IF_ALWAYS, true, false, true, X_C, X_VALUES, false},
     [PL_SLOT_DELTA_IN] = {"delta_in", IF_ALWAYS, true, false, true, X_UP_TO_A, X_C, false},
+    [PL_SLOT_SCALAR] = {"layer_scalar", IF_ALWAYS, true, true, false, X_ONE, X_ONE, false},
+    [PL_SLOT_INPUT_EMBED] = {"input_embed", IF_LAYER_INPUT, false, false, false, X_VP, X_LP, false},
+    [PL_SLOT_INPUT_MODEL] = {"input_model", IF_LAYER_INPUT, false, false, true, X_LP, X_C, false},
+    [PL_SLOT_INPUT_NORM] = {"input_norm", IF_LAYER_INPUT, false, true, false, X_P, X_ONE, false},
+    [PL_SLOT_INPUT_GATE] = {"input_gate", IF_LAYER_INPUT, true, false, true, X_P, X_C, false},
+    [PL_SLOT_INPUT_OUT] = {"input_out", IF_LAYER_INPUT, true, false, true, X_C, X_P, false},
+    [PL_SLOT_POST3] = {"post3", IF_LAYER_INPUT, true, true, false, X_C, X_ONE, false},
 };
 
 /* True if layers of a kind have a slot; one that the model has once is of no kind. */
@@ -219,6 +250,11 @@ static bool has_slot(const struct pl_model *m, enum pl_layer_kind kind, enum pl_
 /* Slots that the model has once have the extents of any layer. */
 static uint64_t a_layer(uint64_t layer) {
     return layer < PL_MODEL_MAX_LAYERS ? layer : 0;
+}
+
+/* Files hold it, and the class has it as no parameter. */
+static bool is_buffer(enum pl_slot s) {
+    return s == PL_SLOT_SCALAR;
 }
 
 /* Files of gpt_oss hold [in,out]. */
@@ -239,6 +275,7 @@ void pl_model_slot(const struct pl_model *m, uint64_t layer, enum pl_slot s,
         .rows = (turned ? cols : rows) * (experts ? experts : 1),
         .cols = turned ? rows : cols,
         .vector = slots[s].vector,
+        .buffer = is_buffer(s),
         .experts = experts,
         .turned = turned,
     };
@@ -254,12 +291,13 @@ static const struct {
     enum extent row0, rows;
 } file_rows[] = {
     {PL_SLOT_EMBED, IF_ALWAYS, "model.embed_tokens.weight", "embed_tokens", X_ZERO, X_V},
+    {PL_SLOT_INPUT_EMBED, IF_ALWAYS, "model.embed_tokens_per_layer.weight", NULL, X_ZERO, X_VP},
     {PL_SLOT_QKV, IF_SPLIT, "self_attn.q_proj.weight", "q_proj", X_ZERO, X_QG},
     {PL_SLOT_QKV_B, IF_SPLIT, "self_attn.q_proj.bias", NULL, X_ZERO, X_QG},
-    {PL_SLOT_QKV, IF_SPLIT, "self_attn.k_proj.weight", "k_proj", X_QG, X_K},
-    {PL_SLOT_QKV_B, IF_SPLIT, "self_attn.k_proj.bias", NULL, X_QG, X_K},
-    {PL_SLOT_QKV, IF_SPLIT, "self_attn.v_proj.weight", "v_proj", X_QK, X_K},
-    {PL_SLOT_QKV_B, IF_SPLIT, "self_attn.v_proj.bias", NULL, X_QK, X_K},
+    {PL_SLOT_QKV, IF_KEYS, "self_attn.k_proj.weight", "k_proj", X_QG, X_K},
+    {PL_SLOT_QKV_B, IF_KEYS, "self_attn.k_proj.bias", NULL, X_QG, X_K},
+    {PL_SLOT_QKV, IF_VALUES, "self_attn.v_proj.weight", "v_proj", X_QK, X_K},
+    {PL_SLOT_QKV_B, IF_VALUES, "self_attn.v_proj.bias", NULL, X_QK, X_K},
     {PL_SLOT_QKV, IF_FUSED, "self_attn.qkv_proj.weight", "qkv_proj", X_ZERO, X_QKV},
     {PL_SLOT_O, IF_ALWAYS, "self_attn.o_proj.weight", "o_proj", X_ZERO, X_C},
     {PL_SLOT_O_B, IF_ALWAYS, "self_attn.o_proj.bias", NULL, X_ZERO, X_C},
@@ -303,6 +341,15 @@ static const struct {
      X_VALUE_HEADS},
     {PL_SLOT_DELTA_IN, IF_ALWAYS, "linear_attn.in_proj_a.weight", "in_proj_a", X_UP_TO_B,
      X_VALUE_HEADS},
+    {PL_SLOT_SCALAR, IF_ALWAYS, "layer_scalar", NULL, X_ZERO, X_ONE},
+    {PL_SLOT_INPUT_GATE, IF_ALWAYS, "per_layer_input_gate.weight", "per_layer_input_gate", X_ZERO,
+     X_P},
+    {PL_SLOT_INPUT_OUT, IF_ALWAYS, "per_layer_projection.weight", "per_layer_projection", X_ZERO,
+     X_C},
+    {PL_SLOT_POST3, IF_ALWAYS, "post_per_layer_input_norm.weight", NULL, X_ZERO, X_C},
+    {PL_SLOT_INPUT_MODEL, IF_ALWAYS, "model.per_layer_model_projection.weight",
+     "per_layer_model_projection", X_ZERO, X_LP},
+    {PL_SLOT_INPUT_NORM, IF_ALWAYS, "model.per_layer_projection_norm.weight", NULL, X_ZERO, X_P},
     {PL_SLOT_NORMF, IF_ALWAYS, "model.norm.weight", NULL, X_ZERO, X_C},
     /* those that may be modules only come last */
     {PL_SLOT_HEAD, IF_ALWAYS, "lm_head.weight", "lm_head", X_ZERO, X_V},
@@ -429,6 +476,13 @@ void pl_model_expert_name(const struct pl_param_row *row, uint64_t layer, uint32
              (int)(star - row->suffix), row->suffix, expert, star + 1);
 }
 
+uint32_t pl_model_widest_head(const struct pl_model *m) {
+    uint32_t widest = 0;
+    for (uint64_t l = 0; l < m->layers; l++)
+        if (m->layer[l].head_dim > widest) widest = m->layer[l].head_dim;
+    return widest;
+}
+
 enum counted { COUNT_ALL, COUNT_LINEAR, COUNT_EXPERTS };
 
 static bool is_counted(enum pl_slot s, enum counted what) {
@@ -442,7 +496,8 @@ static uint64_t count(const struct pl_model *m, enum counted what) {
         for (int i = 0; i < PL_SLOT_COUNT; i++) {
             struct pl_slot_shape s;
             pl_model_slot(m, l, (enum pl_slot)i, &s);
-            if (s.present && is_counted((enum pl_slot)i, what) && (s.per_layer || l == 0))
+            if (s.present && !s.buffer && is_counted((enum pl_slot)i, what) &&
+                (s.per_layer || l == 0))
                 total += s.rows * s.cols;
         }
     return total;
@@ -465,7 +520,8 @@ uint64_t pl_model_lora_params(const struct pl_model *m, pl_row_set set, uint64_t
     uint64_t total = 0;
     for (uint64_t l = first_layer; l < m->layers; l++)
         for (uint32_t i = 0; i < n_rows; i++)
-            if (pl_row_set_has(set, i) && rows[i].per_layer && pl_model_row_in(m, &rows[i], l))
+            if (pl_row_set_has(set, i) && (rows[i].per_layer || l == first_layer) &&
+                pl_model_row_in(m, &rows[i], l))
                 total +=
                     r * (rows[i].rows + rows[i].cols) * (rows[i].experts ? rows[i].experts : 1);
     return total;

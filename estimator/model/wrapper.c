@@ -15,6 +15,7 @@ static const struct {
     const char *outer, *inner, *class;
 } wrappers[] = {
     {"gemma3", "gemma3_text", "Gemma3ForCausalLM"},
+    {"gemma4", "gemma4_text", "Gemma4ForCausalLM"},
     {"mistral3", "ministral3", "Ministral3ForCausalLM"},
     {"mistral3", "mistral", "MistralForCausalLM"},
     {"qwen3_5", "qwen3_5_text", "Qwen3_5ForCausalLM"},

@@ -209,6 +209,21 @@ PL_OP(GEGLU, geglu, ROWS, ALONE, "m = gelu(gu[:, :F]) * gu[:, F:], gelu as tanh 
 PL_TRAFFIC(GEGLU, 1.25)
 PL_GRADIENT(GEGLU, GEGLU_BWD)
 
+PL_OP(GELU_MUL, gelu_mul, ROWS, ALONE, "m = gelu(g) * u, gelu as geglu's",
+      PL_IN(GELU_MUL, G, "g", FLOAT, NEEDED, N, F)
+      PL_IN(GELU_MUL, U, "u", FLOAT, NEEDED, N, F),
+      PL_OUT(GELU_MUL, M, "m", FLOAT, NEEDED, N, F))
+PL_TRAFFIC(GELU_MUL, 1.25)
+PL_GRADIENT(GELU_MUL, GELU_MUL_BWD)
+
+PL_OP(GELU_MUL_BWD, gelu_mul_bwd, ROWS, ALONE, "g becomes d g in place; du = d u",
+      PL_IN(GELU_MUL_BWD, G, "g", FLOAT, IN_PLACE, N, F)
+      PL_IN(GELU_MUL_BWD, U, "u", FLOAT, NEEDED, N, F)
+      PL_IN(GELU_MUL_BWD, DM, "dm", FLOAT, NEEDED, N, F),
+      PL_OUT(GELU_MUL_BWD, G, "g", FLOAT, IN_PLACE, N, F)
+      PL_OUT(GELU_MUL_BWD, DU, "du", FLOAT, OPTIONAL, N, F))
+PL_TRAFFIC(GELU_MUL_BWD, 1.25)
+
 PL_OP(ROUTE, route, ROWS, ALONE,
       "expert: those of the k largest logits, the lower one first where two are the same; weight = "
       "softmax over these k, or their part of the softmax over all with attr.softmax_first and "

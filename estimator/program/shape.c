@@ -29,7 +29,7 @@ enum pl_dtype pl_job_dtype(const struct pl_job *job, const struct pl_model *m,
 enum pl_key_id pl_job_without_kernels(const struct pl_job *job, const struct pl_model *m,
                                       const struct pl_traits *traits) {
     if (!pl_traits_run(traits)) return PL_KEY_device;
-    if (m->head_dim > pl_card_head_dim(traits->sm)) return PL_KEY_model;
+    if (pl_model_widest_head(m) > pl_card_head_dim(traits->sm)) return PL_KEY_model;
     if (computes_in_bf16(traits)) return PL_KEY_COUNT;
     if (pl_job_dtype(job, m, traits) == PL_DTYPE_BF16) return PL_KEY_dtype;
     if (job->mode == PL_MODE_QLORA && job->compute_dtype == PL_DTYPE_BF16)

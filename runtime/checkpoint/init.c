@@ -26,7 +26,8 @@ static const enum {
     [PL_SLOT_KNORM] = NORM,       [PL_SLOT_QKV_B] = ZERO,         [PL_SLOT_O_B] = ZERO,
     [PL_SLOT_GU_B] = ZERO,        [PL_SLOT_DOWN_B] = ZERO,        [PL_SLOT_ROUTER_B] = ZERO,
     [PL_SLOT_EXPERT_GU_B] = ZERO, [PL_SLOT_EXPERT_DOWN_B] = ZERO, [PL_SLOT_DELTA_DT_BIAS] = ONE,
-    [PL_SLOT_DELTA_A_LOG] = ZERO, [PL_SLOT_DELTA_NORM] = ONE,
+    [PL_SLOT_DELTA_A_LOG] = ZERO, [PL_SLOT_DELTA_NORM] = ONE,     [PL_SLOT_SCALAR] = NORM,
+    [PL_SLOT_INPUT_NORM] = NORM,  [PL_SLOT_POST3] = NORM,
 };
 
 /* Streams of the room; the value of `site` in the derivation of a stream. */

@@ -32,6 +32,8 @@ static double scaled(const struct pl_rope *r, bool is_long, uint32_t pair, doubl
         return yarn_scaled(r, pair, freq);
     case PL_ROPE_LONGROPE:
         return freq / (is_long ? r->long_factor[pair] : r->short_factor[pair]);
+    case PL_ROPE_PROPORTIONAL:
+        return pair < r->turned ? freq : 0;
     case PL_ROPE_DEFAULT:
     case PL_ROPE_DYNAMIC:
         break;

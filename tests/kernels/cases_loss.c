@@ -1,8 +1,10 @@
-/* cases_loss.c - SWIGLU, GEGLU, their gradients, SOFTCAP, CROSS_ENTROPY. */
+/* cases_loss.c - SWIGLU, GEGLU, GELU_MUL, their gradients, SOFTCAP, CROSS_ENTROPY. */
 #include "tests/kernels/cases.h"
 #include "tests/kernels/ref_norm.h"
 
+#include <check.h>
 #include <math.h>
+#include <stdlib.h>
 
 struct shape {
     uint64_t rows, cols;
@@ -59,6 +61,59 @@ static void reference_swiglu_bwd(struct trial *t) {
 }
 static void reference_geglu_bwd(struct trial *t) {
     reference_glu_bwd(t, &ref_gelu);
+}
+
+/* The operands of the reference, which has gate and up side by side. */
+static double *side_by_side(const struct operand *g, const struct operand *u) {
+    const uint64_t cols = g->view.cols;
+    double *gu = calloc(2 * g->view.rows * cols + 1, sizeof *gu);
+    ck_assert_ptr_nonnull(gu);
+    for (uint64_t i = 0; i < g->view.rows * cols; i++) {
+        gu[i / cols * 2 * cols + i % cols] = g->x[i];
+        gu[i / cols * 2 * cols + cols + i % cols] = u->x[i];
+    }
+    return gu;
+}
+
+static void build_gelu_mul(struct trial *t) {
+    const struct shape s = draw_shape(t);
+    add_in(t, 0, s.rows, s.cols, draw_float(t));
+    add_in(t, 1, s.rows, s.cols, draw_float(t));
+    add_out(t, 0, s.rows, s.cols, draw_float(t));
+}
+
+static void reference_gelu_mul(struct trial *t) {
+    struct operand *m = t->out[0];
+    double *gu = side_by_side(t->in[0], t->in[1]);
+    ref_glu(&ref_gelu, m->view.rows, m->view.cols, gu, m->want, m->scale);
+    for (uint64_t i = 0; i < m->view.rows * m->view.cols; i++)
+        m->scale[i] = fmax(m->scale[i], 1e-30);
+    free(gu);
+}
+
+static void build_gelu_mul_bwd(struct trial *t) {
+    const struct shape s = draw_shape(t);
+    also_out(t, add_in(t, 0, s.rows, s.cols, draw_float(t)), 0);
+    add_in(t, 1, s.rows, s.cols, draw_float(t));
+    add_in(t, 2, s.rows, s.cols, draw_float(t));
+    if (draw(t, 0, 2)) add_out(t, 1, s.rows, s.cols, draw_float(t));
+}
+
+static void reference_gelu_mul_bwd(struct trial *t) {
+    struct operand *g = t->out[0], *du = t->out[1];
+    const uint64_t cols = g->view.cols, n = g->view.rows * cols;
+    double *gu = side_by_side(g, t->in[1]), *want = calloc(4 * n + 1, sizeof *want);
+    ck_assert_ptr_nonnull(want);
+    ref_glu_bwd(&ref_gelu, g->view.rows, cols, gu, t->in[2]->x, want, want + 2 * n);
+    for (uint64_t i = 0; i < n; i++) {
+        const uint64_t at = i / cols * 2 * cols + i % cols;
+        g->want[i] = want[at];
+        g->scale[i] = fmax(want[2 * n + at], 1e-30);
+        if (du) du->want[i] = want[at + cols];
+        if (du) du->scale[i] = fmax(want[2 * n + at + cols], 1e-30);
+    }
+    free(gu);
+    free(want);
 }
 
 static uint64_t first_largest(const struct operand *logits, uint64_t row) {
@@ -170,6 +225,8 @@ const struct kernel_case cases_loss[] = {
     {"swiglu_bwd", PL_OP_SWIGLU_BWD, 16, 1e-6, build_glu_bwd, reference_swiglu_bwd},
     {"geglu", PL_OP_GEGLU, 16, 1e-6, build_glu, reference_geglu},
     {"geglu_bwd", PL_OP_GEGLU_BWD, 16, 1e-6, build_glu_bwd, reference_geglu_bwd},
+    {"gelu_mul", PL_OP_GELU_MUL, 16, 1e-6, build_gelu_mul, reference_gelu_mul},
+    {"gelu_mul_bwd", PL_OP_GELU_MUL_BWD, 16, 1e-6, build_gelu_mul_bwd, reference_gelu_mul_bwd},
     {"softcap", PL_OP_SOFTCAP, 20, 3e-7, build_softcap, reference_softcap},
     {"cross_entropy", PL_OP_CROSS_ENTROPY, 24, 4e-6, build_cross_entropy, reference_cross_entropy},
     {0},

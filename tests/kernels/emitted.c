@@ -68,6 +68,8 @@ static const struct {
     {PL_OP_SWIGLU_BWD, "-b>b -f>f"},
     {PL_OP_GEGLU, "b>b f>f"},
     {PL_OP_GEGLU_BWD, "-b>b -f>f"},
+    {PL_OP_GELU_MUL, "bb>b ff>f"},
+    {PL_OP_GELU_MUL_BWD, "-bb>b -bb>bb -ff>f -ff>ff"},
     {PL_OP_CROSS_ENTROPY, "----f>b ----f>f >b >f"},
     {PL_OP_SQUARE_SUM, "b> f>"},
     {PL_OP_CLIP_SCALE, ">"},

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define N_MODELS 94
-#define N_IDS    327
+#define N_IDS    331
 
 static const struct pl_known_model *known(int i) {
     size_t n;

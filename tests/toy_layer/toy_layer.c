@@ -17,7 +17,7 @@ pl_var toy_layer(struct pl_tape *t, pl_var x, pl_var below, pl_var *trunk) {
     pl_var n1 = pl_tape_norm(t, PL_SLOT_NORM1, x, below, PL_TAPE_NAME("toy_n1"));
     pl_var qkv = pl_tape_linear(t, PL_SLOT_QKV, n1, b->q + 2 * b->k, PL_PART_ATTENTION,
                                 PL_TAPE_NAME("toy_qkv"));
-    pl_tape_rope(t, qkv, qkv);
+    pl_tape_rope(t, PL_SLOT_QKV, qkv, qkv);
     pl_var o = pl_tape_attention(t, qkv, qkv);
     *trunk = pl_tape_linear(t, PL_SLOT_O, o, hidden, PL_PART_TRUNK, PL_TAPE_NAME("toy_x"));
     pl_var n2 = pl_tape_norm(t, PL_SLOT_NORM2, *trunk, x, PL_TAPE_NAME("toy_n2"));

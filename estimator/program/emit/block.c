@@ -6,13 +6,19 @@
  * an operand. */
 #include "estimator/program/emit/tape.h"
 
+/* The matrices for queries, and for keys and values as far as the layer has them. */
+static pl_var tape_qkv(struct pl_tape *t, pl_var n1) {
+    const struct pl_builder *b = t->b;
+    const uint64_t cols = b->q + pl_kind_kv_matrices(b->m->layer[b->layer].kind) * b->k;
+    return pl_tape_linear(t, PL_SLOT_QKV, n1, cols, PL_PART_ATTENTION, PL_TAPE_NAME("qkv"));
+}
+
 /* qkv of a normed trunk -> what attention makes of it. */
 static pl_var attention(struct pl_tape *t, pl_var n1) {
     const struct pl_builder *b = t->b;
-    pl_var qkv =
-        pl_tape_linear(t, PL_SLOT_QKV, n1, b->q + 2 * b->k, PL_PART_ATTENTION, PL_TAPE_NAME("qkv"));
+    pl_var qkv = tape_qkv(t, n1);
     pl_var qk = b->m->qk_norm ? pl_tape_qk_norm(t, qkv, qkv) : qkv;
-    pl_tape_rope(t, qk, qkv);
+    pl_tape_rope(t, PL_SLOT_QKV, qk, qkv);
     return pl_tape_attention(t, qk, qkv);
 }
 
@@ -52,7 +58,7 @@ static pl_var gated_attention_layer(struct pl_tape *t, pl_var x, pl_var below, p
     pl_var qkv = pl_tape_linear(t, PL_SLOT_QKV, n1, b->key_col + 2 * b->k, PL_PART_ATTENTION,
                                 PL_TAPE_NAME("qkv"));
     pl_var qk = pl_tape_qk_norm(t, pl_tape_split(t, qkv), qkv);
-    pl_tape_rope(t, qk, qkv);
+    pl_tape_rope(t, PL_SLOT_QKV, qk, qkv);
     pl_var y = pl_tape_head_gate(t, pl_tape_attention(t, qk, qkv), qkv);
     return close_layer(t, PL_SLOT_O, y, x, trunk);
 }
@@ -78,13 +84,42 @@ static pl_var four_norm_layer(struct pl_tape *t, pl_var x, pl_var below, pl_var 
     return pl_tape_post_norm(t, PL_SLOT_POST2, y, "x_next");
 }
 
-/* Returns what the layer adds to its trunk, in *trunk. */
+/* Gemma 4, where values are normed, too, and a number of the files scales what leaves the layer:
+ *   x += post1(Wo attention(norm1(x)));  x += post2(Wdown gated(norm2(x)));
+ *   x += post3(Wo (gelu(Wg x) * p)), where layers have an input p of their own;  x *= s */
+static pl_var scaled_layer(struct pl_tape *t, pl_var x, pl_var below, pl_var *trunk) {
+    const uint64_t hidden = t->b->m->hidden;
+    pl_var n1 = pl_tape_norm(t, PL_SLOT_NORM1, x, below, PL_TAPE_NAME("n1"));
+    pl_var qkv = tape_qkv(t, n1);
+    pl_var o = t->b->m->layer[t->b->layer].kv_layer ? pl_tape_shared_attention(t, qkv)
+                                                    : pl_tape_normed_attention(t, qkv);
+    pl_var a = pl_tape_linear(t, PL_SLOT_O, o, hidden, PL_PART_ATTENTION, PL_TAPE_NAME("a"));
+    pl_var x2 = pl_tape_post_norm(t, PL_SLOT_POST1, a, "x2");
+    pl_var n2 = pl_tape_norm(t, PL_SLOT_NORM2, x2, x, PL_TAPE_NAME("n2"));
+    pl_var y = pl_tape_mlp(t, n2, PL_PART_MLP, PL_TAPE_NAME("y"));
+    *trunk = pl_tape_post_norm(t, PL_SLOT_POST2, y, "x_next");
+    if (t->b->m->layer_input) {
+        pl_tape_add(t, PL_SLOT_COUNT, *trunk, x2);
+        x2 = *trunk;
+        *trunk = pl_tape_post_norm(t, PL_SLOT_POST3, pl_tape_gated_input(t, x2), "x_next");
+    }
+    pl_tape_add(t, PL_SLOT_SCALAR, *trunk, x2);
+    return PL_NO_VAR;
+}
+
+/* Returns what the layer adds to its trunk, in *trunk; PL_NO_VAR: nothing is left to be added. */
 typedef pl_var (*forward_fn)(struct pl_tape *t, pl_var x, pl_var below, pl_var *trunk);
 
-static const forward_fn forwards[PL_LAYER_KIND_COUNT] = {
-    [PL_LAYER_PRE_NORM] = pre_norm_layer,       [PL_LAYER_FOUR_NORM] = four_norm_layer,
-    [PL_LAYER_EXPERTS] = experts_layer,         [PL_LAYER_GATED_ATTENTION] = gated_attention_layer,
-    [PL_LAYER_GATED_DELTA] = gated_delta_layer, PL_LAYER_FORWARDS_OF_A_TEST};
+static const forward_fn forwards[PL_LAYER_KIND_COUNT] = {[PL_LAYER_PRE_NORM] = pre_norm_layer,
+                                                         [PL_LAYER_FOUR_NORM] = four_norm_layer,
+                                                         [PL_LAYER_EXPERTS] = experts_layer,
+                                                         [PL_LAYER_GATED_ATTENTION] =
+                                                             gated_attention_layer,
+                                                         [PL_LAYER_GATED_DELTA] = gated_delta_layer,
+                                                         [PL_LAYER_SCALED] = scaled_layer,
+                                                         [PL_LAYER_SCALED_KEYS] = scaled_layer,
+                                                         [PL_LAYER_SCALED_QUERIES] = scaled_layer,
+                                                         PL_LAYER_FORWARDS_OF_A_TEST};
 
 struct pl_val pl_build_layer(struct pl_builder *b, struct pl_val *trunk, struct pl_val pending,
                              bool need_dx, struct pl_tape *t) {
@@ -92,5 +127,5 @@ struct pl_val pl_build_layer(struct pl_builder *b, struct pl_val *trunk, struct 
     const pl_var x = pl_tape_begin(t, b, *trunk, pending, need_dx, &below);
     const pl_var next = forwards[b->m->layer[b->layer].kind](t, x, below, &x2);
     *trunk = pl_tape_value(t, x2);
-    return pl_tape_value(t, next);
+    return next == PL_NO_VAR ? PL_NO_VAL : pl_tape_value(t, next);
 }

@@ -89,5 +89,6 @@ pl_var pl_tape_embed(struct pl_tape *t, struct pl_builder *b) {
     const pl_var a = pl_tape_add_value(t, PL_PART_NEVER, NULL, NULL);
     pl_tape_record(t, (struct pl_step){
                           PL_STEP_EMBED, PL_SLOT_EMBED, {PL_NO_VAR, PL_NO_VAR}, {x, a, PL_NO_VAR}});
+    pl_tape_layer_inputs(t, x);
     return x;
 }

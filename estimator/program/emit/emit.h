@@ -69,6 +69,12 @@ struct pl_expert_rows {
     bool turned; /* a matrix is [in, out] */
 };
 
+/* Keys and values that later layers use as well, and the sum of what comes back from these. */
+struct pl_lent_kv {
+    struct pl_val kv; /* [N,2K]: keys, values */
+    uint32_t grad;    /* PL_NONE: nothing came back yet */
+};
+
 struct pl_builder {
     struct pl_program *p;
     const struct pl_model *m;
@@ -121,6 +127,9 @@ struct pl_builder {
     uint32_t query_rope;             /* PL_NONE: queries use the table of keys */
     uint32_t second_rope;            /* table of the model's second rope, or PL_NONE */
     uint32_t *kv;                    /* [layers * 2] keys, values; NULL but in inference */
+    struct pl_lent_kv *lent;         /* [layers] */
+    struct pl_val layer_input;       /* [N, layers*P], of the phase; PL_NO_VAL: layers have none */
+    uint32_t layer_input_grad;       /* its gradient in the backward pass, or PL_NONE */
     uint32_t sample_kv[2];           /* keys, values of samples: of all layers */
     uint32_t sample_delta[2];        /* of linear attention: last channels, states */
     uint32_t partials;
@@ -354,8 +363,8 @@ struct pl_val pl_build_forward(struct pl_builder *b, struct pl_val *trunk, struc
 uint64_t pl_build_generate_tokens(const struct pl_job_shape *s, uint64_t seqs);
 void pl_build_kv_cache(struct pl_builder *b); /* job tensors */
 /* Appends keys and values of this run to the cache, then attention over it. Returns o. */
-struct pl_val pl_build_cached_attention(struct pl_builder *b, struct pl_attr attr, struct pl_val qk,
-                                        struct pl_val qkv, struct pl_operand sinks);
+struct pl_val pl_build_cached_attention(struct pl_builder *b, struct pl_attr attr,
+                                        const struct pl_operand qkv[3], struct pl_operand sinks);
 /* Returns what linear attention of the current layer keeps of every sequence: the last channels of
  * its convolution, or its states. */
 struct pl_operand pl_build_last_channels(const struct pl_builder *b);

@@ -100,6 +100,12 @@ static struct pl_operand columns_of(struct pl_operand x, uint64_t col, uint64_t 
     return x;
 }
 
+static void cap_logits(struct pl_builder *b, struct pl_operand logits) {
+    if (b->m->softcap <= 0 || b->err != PL_ERR_OK) return;
+    struct pl_operand in[] = {renewed(b, logits)}, out[] = {in[0]};
+    PL_EMIT(b, SOFTCAP, (struct pl_attr){.limit = (float)b->m->softcap}, in, out);
+}
+
 struct pl_operand pl_build_logits(struct pl_builder *b, struct pl_operand h,
                                   struct pl_operand logits) {
     struct pl_piece piece = {0};
@@ -111,7 +117,9 @@ struct pl_operand pl_build_logits(struct pl_builder *b, struct pl_operand h,
         struct pl_operand in[] = {h, w, pl_arg_none, ws, pl_arg_none};
         PL_EMIT(b, LINEAR, attr, in, out);
     }
-    return adapter_logits(b, h, logits);
+    const struct pl_operand a = adapter_logits(b, h, logits);
+    cap_logits(b, logits);
+    return a;
 }
 
 /* Rows of a tensor of targets that only some losses have. */
@@ -121,7 +129,8 @@ static struct pl_operand chunk_of(struct pl_val v, uint64_t row0, uint64_t nrows
 
 static void chunk_loss(struct pl_builder *b, uint32_t logits, uint64_t row0, uint64_t nrows) {
     if (b->err != PL_ERR_OK) return;
-    struct pl_attr attr = {.gradient = b->training, .accumulate = PL_ACC_ADD};
+    struct pl_attr attr = {
+        .gradient = b->training, .accumulate = PL_ACC_ADD, .limit = (float)b->m->softcap};
     struct pl_operand ws = pl_build_workspace(b, PL_OP_CROSS_ENTROPY, &attr, nrows, b->m->vocab);
     struct pl_operand l = logits_window(b, logits, row0, nrows);
     struct pl_operand loss = pl_build_loss(b);
@@ -173,7 +182,8 @@ void pl_step_gather(struct pl_tape *t, const struct pl_step *s, pl_var_set missi
     struct pl_value *xs = &t->values[s->out[0]];
     (void)missing;
     const uint32_t id = pl_build_activation(b, xs->name, PL_ROWS_TARGETS, b->m->hidden);
-    struct pl_operand in[] = {pl_arg(t->values[s->in[0]].val), pl_arg(t->values[s->in[1]].val),
+    struct pl_operand in[] = {pl_arg(t->values[s->in[0]].val),
+                              s->in[1] == PL_NO_VAR ? pl_arg_none : pl_arg(t->values[s->in[1]].val),
                               pl_arg(b->in.target_rows)};
     struct pl_operand out[] = {pl_arg(pl_build_now(b, id))};
     PL_EMIT(b, GATHER_ADD, (struct pl_attr){0}, in, out);

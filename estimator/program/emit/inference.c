@@ -12,6 +12,8 @@
 
 #include "estimator/base/checked.h"
 
+#include <string.h>
+
 /* Prompt tokens computed at once. Products reach the speed of the machine with fewer; more would
  * only enlarge the activations. */
 #define PROMPT_TOKENS 512
@@ -100,10 +102,21 @@ struct pl_operand pl_build_delta_state(const struct pl_builder *b) {
 
 /* --- keys and values --- */
 
+/* The layer whose keys and values a layer reads: itself, or an earlier one. */
+static uint64_t holder_of(const struct pl_builder *b, uint64_t layer) {
+    const uint16_t shared = b->m->layer[layer].kv_layer;
+    return shared ? shared - 1u : layer;
+}
+
 void pl_build_kv_cache(struct pl_builder *b) {
     for (uint64_t l = 0; l < b->m->layers; l++) {
+        const uint64_t holder = holder_of(b, l);
         const bool delta = is_delta(b, l);
         uint32_t *kept = &b->kv[2 * l];
+        if (holder != l) {
+            memcpy(kept, &b->kv[2 * holder], 2 * sizeof *b->kv);
+            continue;
+        }
         kept[0] = delta ? add_delta_cache(b, "last_channels", l, rows_kept(b),
                                           pl_delta_channels(&b->m->delta), b->s->dtype)
                         : add_cache(b, "k_cache", PL_ROLE_KEYS, l);
@@ -132,33 +145,32 @@ static uint32_t add_sample_cache(struct pl_builder *b, const char *name, enum pl
 static struct pl_operand cache_of_layer(const struct pl_builder *b, int which) {
     const uint64_t rows = b->s->max_seq_length;
     if (b->s->inference) return pl_arg(pl_build_now(b, b->kv[2 * b->layer + which]));
-    struct pl_operand cache =
-        pl_arg_rows(pl_build_now(b, b->sample_kv[which]), place_of(b, b->layer) * rows, rows);
+    struct pl_operand cache = pl_arg_rows(pl_build_now(b, b->sample_kv[which]),
+                                          place_of(b, holder_of(b, b->layer)) * rows, rows);
     if (b->k < b->p->tensors[cache.id].dims[1]) cache.cols = (uint32_t)b->k;
     return cache;
 }
 
-struct pl_val pl_build_cached_attention(struct pl_builder *b, struct pl_attr attr, struct pl_val qk,
-                                        struct pl_val qkv, struct pl_operand sinks) {
-    struct pl_operand pos = pl_arg(b->in.positions), offsets = pl_arg(b->in.offsets);
-    attr.context = (uint32_t)b->s->max_seq_length;
+/* Keys and values of this run come into the cache, unless they are those of an earlier layer. */
+static void append_kv(struct pl_builder *b, struct pl_attr attr, const struct pl_operand qkv[3]) {
     struct pl_operand kc = cache_of_layer(b, 0), vc = cache_of_layer(b, 1);
-    struct pl_operand new_kv[] = {pl_arg_cols(qk, b->q, b->k),
-                                  pl_arg_cols(qkv, b->key_col + b->k, b->k),
-                                  pos,
-                                  offsets,
-                                  kc,
-                                  vc};
-    struct pl_operand cache[] = {kc, vc};
-    PL_EMIT(b, KV_APPEND, attr, new_kv, cache);
+    struct pl_operand in[] = {qkv[1], qkv[2], pl_arg(b->in.positions), pl_arg(b->in.offsets),
+                              kc,     vc};
+    struct pl_operand out[] = {kc, vc};
+    if (holder_of(b, b->layer) == b->layer) PL_EMIT(b, KV_APPEND, attr, in, out);
+}
 
+struct pl_val pl_build_cached_attention(struct pl_builder *b, struct pl_attr attr,
+                                        const struct pl_operand qkv[3], struct pl_operand sinks) {
+    attr.context = (uint32_t)b->s->max_seq_length;
+    append_kv(b, attr, qkv);
     uint32_t o = pl_build_activation(b, "o", PL_ROWS_TOKENS, b->q);
     struct pl_operand ws = pl_build_workspace(b, PL_OP_ATTENTION_CACHED, &attr, b->n, b->q);
-    struct pl_operand in[] = {pl_arg_cols(qk, 0, b->q),
+    struct pl_operand in[] = {qkv[0],
                               cache_of_layer(b, 0),
                               cache_of_layer(b, 1),
-                              pos,
-                              offsets,
+                              pl_arg(b->in.positions),
+                              pl_arg(b->in.offsets),
                               ws,
                               sinks};
     struct pl_operand out[] = {pl_arg(pl_build_now(b, o))};

@@ -9,7 +9,8 @@ static bool trains_whole(const struct pl_builder *b, enum pl_slot slot) {
 
 static bool needs_embedding_gradient(const struct pl_builder *b) {
     return trains_whole(b, PL_SLOT_EMBED) ||
-           (!b->s->inference && pl_shape_adapts(b->s, b->m, PL_SLOT_EMBED));
+           (!b->s->inference && (pl_shape_adapts(b->s, b->m, PL_SLOT_EMBED) ||
+                                 pl_shape_adapts(b->s, b->m, PL_SLOT_INPUT_MODEL)));
 }
 
 bool pl_build_embedding_trains(const struct pl_builder *b) {
@@ -31,10 +32,12 @@ uint64_t pl_build_lowest_layer(const struct pl_builder *b) {
 static bool slot_trains(const struct pl_builder *b, enum pl_slot slot, uint64_t layer) {
     if (trains_whole(b, slot)) return true;
     if (b->s->mode != PL_MODE_FULL || b->s->inference) return false;
-    if (slot == PL_SLOT_EMBED) return pl_build_embedding_trains(b);
+    if (slot == PL_SLOT_EMBED || slot == PL_SLOT_INPUT_EMBED || slot == PL_SLOT_INPUT_MODEL ||
+        slot == PL_SLOT_INPUT_NORM)
+        return pl_build_embedding_trains(b);
     struct pl_slot_shape shape;
     pl_model_slot(b->m, layer, slot, &shape);
-    return !shape.per_layer || layer >= b->s->freeze_layers;
+    return !shape.buffer && (!shape.per_layer || layer >= b->s->freeze_layers);
 }
 
 /* A weight that is trained is no part of the base. */
@@ -149,6 +152,7 @@ static void add_adapters(struct pl_builder *b) {
         for (uint32_t s = 0; s < PL_SLOT_COUNT && !pl_program_skips(b->p, l); s++)
             if (is_of_layers(b, s)) add_slot_adapter(b, s, (uint32_t)l);
     add_slot_adapter(b, PL_SLOT_HEAD, PL_NONE);
+    add_slot_adapter(b, PL_SLOT_INPUT_MODEL, PL_NONE);
     add_embedding_adapter(b, rows, n_rows);
 }
 

@@ -15,8 +15,9 @@ static struct pl_operand now(const struct pl_builder *b, uint32_t id) {
 static uint32_t dropout_site(const struct pl_builder *b, enum pl_slot slot) {
     enum { SITES = 15 };
     static const uint8_t sites[PL_SLOT_COUNT] = {
-        [PL_SLOT_QKV] = 2,   [PL_SLOT_O] = 6,        [PL_SLOT_GU] = 9,
-        [PL_SLOT_DOWN] = 11, [PL_SLOT_DELTA_IN] = 3, [PL_SLOT_DELTA_OUT] = 7};
+        [PL_SLOT_QKV] = 2,         [PL_SLOT_O] = 6,          [PL_SLOT_GU] = 9,
+        [PL_SLOT_DOWN] = 11,       [PL_SLOT_DELTA_IN] = 3,   [PL_SLOT_DELTA_OUT] = 7,
+        [PL_SLOT_INPUT_GATE] = 12, [PL_SLOT_INPUT_OUT] = 13, [PL_SLOT_INPUT_MODEL] = 14};
     return b->layer * SITES + sites[slot];
 }
 

@@ -79,10 +79,21 @@ struct pl_val pl_build_forward(struct pl_builder *b, struct pl_val *trunk, struc
     return pending;
 }
 
+/* Gradients to which several layers add, or each its columns. */
+static void begin_shared_gradients(struct pl_builder *b) {
+    for (uint64_t l = 0; l < b->m->layers; l++)
+        b->lent[l].grad = PL_NONE;
+    b->layer_input_grad = PL_NONE;
+    if (b->m->layer_input && pl_build_embedding_trains(b))
+        b->layer_input_grad =
+            pl_build_activation(b, "dinput", PL_ROWS_TOKENS, b->m->layers * b->m->layer_input);
+}
+
 /* Appends the backward pass, from the loss down to the lowest tensor that is trained. */
 static void backward(struct pl_builder *b, struct pl_tape *tapes, uint32_t dx) {
     const uint64_t head = n_tapes(b) - 1, lowest = pl_build_lowest_layer(b);
     b->backward = true;
+    begin_shared_gradients(b);
     pl_tape_backward(&tapes[head], dx);
     for (uint64_t l = b->m->layers; l-- > lowest && b->err == PL_ERR_OK;) {
         if (pl_program_skips(b->p, l)) continue;

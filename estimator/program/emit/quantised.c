@@ -29,8 +29,8 @@ bool pl_build_is_quantised(const struct pl_builder *b, uint64_t layer, enum pl_s
     if (!b->quant || !shape.present || shape.vector || slot == PL_SLOT_ROUTER ||
         slot == PL_SLOT_DELTA_CONV)
         return false;
-    return shape.per_layer ||
-           (slot == PL_SLOT_HEAD ? b->s->quantize_head : b->s->quantize_embedding);
+    return shape.per_layer || (slot == PL_SLOT_HEAD && b->s->quantize_head) ||
+           (slot == PL_SLOT_EMBED && b->s->quantize_embedding);
 }
 
 static uint32_t add_tensor(struct pl_builder *b, const char *name, enum pl_role role,

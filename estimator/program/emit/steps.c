@@ -15,6 +15,11 @@ static uint32_t add_rstd(struct pl_builder *b, const char *name, uint64_t cols) 
     return pl_build_step(b, name, PL_ROWS_TOKENS, 0, cols, PL_DTYPE_F32, PL_CATEGORY_ACTIVATIONS);
 }
 
+struct pl_operand pl_build_weight_arg(const struct pl_builder *b, enum pl_slot slot) {
+    const uint32_t w = pl_build_weight(b, slot);
+    return w == PL_NONE ? pl_arg_none : now(b, w);
+}
+
 struct pl_weight_grad pl_build_weight_grad(struct pl_builder *b, enum pl_op_kind kind, uint32_t w,
                                            struct pl_attr *attr, uint64_t cols) {
     struct pl_weight_grad g = {pl_arg_none, pl_arg_none};
@@ -165,14 +170,24 @@ static pl_var_set linear_needs(const struct pl_tape *t, const struct pl_step *s)
     return pl_var_bit(s->in[0]) | pl_var_bit(s->in[1]) | pl_var_bit(s->out[1]);
 }
 
+/* The gradient of a product's output: the first columns of a tensor that may have more, where the
+ * values of a layer are its keys. */
+static struct pl_operand gradient_of(const struct pl_builder *b, const struct pl_value *y) {
+    const struct pl_val d = pl_build_now(b, y->grad);
+    return b->err == PL_ERR_OK && y->cols < b->p->tensors[d.id].dims[1] ? pl_arg_cols(d, 0, y->cols)
+                                                                        : pl_arg(d);
+}
+
 static void linear_gradient(struct pl_tape *t, const struct pl_step *s) {
     struct pl_builder *b = t->b;
     struct pl_value *x = &t->values[s->in[0]];
-    const struct pl_operand dy = now(b, t->values[s->out[0]].grad);
+    const struct pl_operand dy = gradient_of(b, &t->values[s->out[0]]);
     const struct pl_expert_rows experts = experts_of(t, s);
     const enum pl_rows rows = experts.n ? PL_ROWS_ROUTED : PL_ROWS_TOKENS;
-    const bool adds = s->slot == PL_SLOT_ROUTER; /* to what came through the experts */
+    const bool of_trunk = s->slot == PL_SLOT_INPUT_GATE || s->slot == PL_SLOT_INPUT_MODEL;
+    const bool adds = s->slot == PL_SLOT_ROUTER || of_trunk; /* to what came another way */
     if (!adds) x->grad = PL_NONE;
+    if (of_trunk) x->grad = t->trunk_grad;
     if (!adds && x->wants)
         x->grad = pl_build_activation(b, x->grad_name, rows, b->p->tensors[x->val.id].dims[1]);
     b->experts = experts.n ? &experts : NULL;
@@ -263,12 +278,16 @@ static void rotate_heads(struct pl_builder *b, struct pl_val x, uint64_t col, ui
     PL_EMIT(b, ROPE, attr, in, out);
 }
 
+static uint32_t table_of(const struct pl_builder *b) {
+    return layer_of(b)->rope ? b->second_rope : b->rope[0];
+}
+
 /* Queries, and keys from a column of `keys` on. One op turns both where they lie side by side,
  * unless queries have a table of their own, whose cos and sin carry what they grow by. Turning back
  * by it is the gradient of both. */
 static void rotate(struct pl_builder *b, struct pl_val queries, uint32_t keys, uint64_t key_col,
                    bool inverse) {
-    const uint32_t table = layer_of(b)->rope ? b->second_rope : b->rope[0];
+    const uint32_t table = table_of(b);
     if (b->query_rope == PL_NONE && keys == queries.id) {
         rotate_heads(b, queries, 0, b->m->heads + layer_of(b)->kv_heads, table, inverse);
         return;
@@ -278,10 +297,22 @@ static void rotate(struct pl_builder *b, struct pl_val queries, uint32_t keys, u
     rotate_heads(b, pl_build_now(b, keys), key_col, layer_of(b)->kv_heads, table, inverse);
 }
 
+/* Turns what the slot of a step is of. */
+static void rotate_slot(struct pl_builder *b, enum pl_slot slot, struct pl_val x, uint32_t keys,
+                        uint64_t key_col, bool inverse) {
+    if (slot == PL_SLOT_QNORM)
+        rotate_heads(b, x, 0, b->m->heads, table_of(b), inverse);
+    else if (slot == PL_SLOT_KNORM)
+        rotate_heads(b, x, key_col, layer_of(b)->kv_heads, table_of(b), inverse);
+    else
+        rotate(b, x, keys, key_col, inverse);
+}
+
 static void run_rope(struct pl_tape *t, const struct pl_step *s, pl_var_set missing) {
     struct pl_value *qk = &t->values[s->in[0]];
     (void)missing;
-    rotate(t->b, qk->val, qk->val.id, t->b->q, false);
+    const uint64_t keys = s->slot == PL_SLOT_KNORM ? 0 : t->b->q;
+    rotate_slot(t->b, s->slot, qk->val, qk->val.id, keys, false);
     qk->val = pl_build_now(t->b, qk->val.id);
 }
 
@@ -292,7 +323,8 @@ pl_var_set pl_step_no_values(const struct pl_tape *t, const struct pl_step *s) {
 
 static void rope_gradient(struct pl_tape *t, const struct pl_step *s) {
     const uint32_t keys = t->values[s->in[1]].grad;
-    rotate(t->b, pl_build_now(t->b, t->values[s->in[0]].grad), keys, t->b->key_col, true);
+    rotate_slot(t->b, s->slot, pl_build_now(t->b, t->values[s->in[0]].grad), keys, t->b->key_col,
+                true);
 }
 
 /* --- attention ------------------------------------------------------------------------------- */
@@ -310,25 +342,32 @@ static struct pl_operand sinks_of(const struct pl_builder *b) {
     return b->m->sinks ? now(b, pl_build_weight(b, PL_SLOT_SINKS)) : pl_arg_none;
 }
 
+/* Queries, keys and values. Layers that share keys and values have these two in a tensor of their
+ * own. */
+static void find_parts(const struct pl_builder *b, struct pl_val qk, struct pl_val qkv,
+                       struct pl_operand out[3]) {
+    const bool shares = layer_of(b)->kv_layer != 0;
+    out[0] = pl_arg_cols(qk, 0, b->q);
+    out[1] = shares ? pl_arg_cols(qkv, 0, b->k) : pl_arg_cols(qk, b->q, b->k);
+    out[2] = pl_arg_cols(qkv, shares ? b->k : b->key_col + b->k, b->k);
+}
+
 static void run_attention(struct pl_tape *t, const struct pl_step *s, pl_var_set missing) {
     struct pl_builder *b = t->b;
     const struct pl_val qk = t->values[s->in[0]].val, qkv = t->values[s->in[1]].val;
     struct pl_value *o = &t->values[s->out[0]], *lse = &t->values[s->out[1]];
     struct pl_attr attr = attention_attr(b);
+    struct pl_operand parts[3];
     (void)missing;
+    find_parts(b, qk, qkv, parts);
     if (b->phase == PL_PHASE_GENERATE) {
-        o->val = pl_build_cached_attention(b, attr, qk, qkv, sinks_of(b));
+        o->val = pl_build_cached_attention(b, attr, parts, sinks_of(b));
         return;
     }
     const uint32_t id = pl_build_activation(b, o->name, PL_ROWS_TOKENS, b->q);
     const uint32_t sums = add_rstd(b, lse->name, b->m->heads);
     struct pl_operand ws = pl_build_workspace(b, PL_OP_ATTENTION, &attr, b->n, b->q);
-    struct pl_operand in[] = {pl_arg_cols(qk, 0, b->q),
-                              pl_arg_cols(qk, b->q, b->k),
-                              pl_arg_cols(qkv, b->key_col + b->k, b->k),
-                              pl_arg(b->in.offsets),
-                              ws,
-                              sinks_of(b)};
+    struct pl_operand in[] = {parts[0], parts[1], parts[2], pl_arg(b->in.offsets), ws, sinks_of(b)};
     struct pl_operand out[] = {now(b, id), now(b, sums)};
     PL_EMIT(b, ATTENTION, attr, in, out);
     o->val = pl_build_now(b, id);
@@ -337,7 +376,8 @@ static void run_attention(struct pl_tape *t, const struct pl_step *s, pl_var_set
 
 /* Queries and keys that are made again where they are read are not among them: see the gradient. */
 static pl_var_set attention_needs(const struct pl_tape *t, const struct pl_step *s) {
-    const pl_var_set own = pl_var_bit(s->in[1]) | pl_var_bit(s->out[0]) | pl_var_bit(s->out[1]);
+    const pl_var_set kv = s->in[1] == s->in[0] ? 0 : pl_var_bit(s->in[1]);
+    const pl_var_set own = kv | pl_var_bit(s->out[0]) | pl_var_bit(s->out[1]);
     return t->values[s->in[0]].part == PL_PART_NEVER ? own : own | pl_var_bit(s->in[0]);
 }
 
@@ -353,30 +393,35 @@ static void sinks_gradient(struct pl_builder *b, const struct pl_value *o,
     PL_EMIT(b, SINK_BWD, attr, in, out);
 }
 
+/* The gradient of the product has that of the gates already; queries have one of their own. */
+static void begin_gated_grad(struct pl_builder *b, struct pl_value *qk, const struct pl_value *qkv,
+                             struct pl_operand out[3]) {
+    const struct pl_val d = pl_build_now(b, qkv->grad);
+    qk->grad = pl_build_activation(b, "dq", PL_ROWS_TOKENS, b->q);
+    out[0] = pl_arg_cols(pl_build_now(b, qk->grad), 0, b->q);
+    out[1] = pl_arg_cols(d, b->key_col, b->k);
+    out[2] = pl_arg_cols(d, b->key_col + b->k, b->k);
+}
+
 static void attention_gradient(struct pl_tape *t, const struct pl_step *s) {
     struct pl_builder *b = t->b;
     struct pl_value *qk = &t->values[s->in[0]], *qkv = &t->values[s->in[1]];
     const struct pl_value *o = &t->values[s->out[0]], *lse = &t->values[s->out[1]];
+    struct pl_operand x[3], d[3];
     pl_tape_rebuild(t, pl_var_bit(s->in[0]));
     if (b->err != PL_ERR_OK) return;
     struct pl_attr attr = attention_attr(b);
-    const bool gated = qkv->grad != PL_NONE; /* it has the gradient of gates already */
-    if (!gated) qkv->grad = pl_build_activation(b, qkv->grad_name, PL_ROWS_TOKENS, b->q + 2 * b->k);
-    qk->grad = gated ? pl_build_activation(b, "dq", PL_ROWS_TOKENS, b->q) : qkv->grad;
+    if (b->key_col != b->q)
+        begin_gated_grad(b, qk, qkv, d);
+    else
+        pl_build_begin_kv_grad(t, qk, qkv, d);
+    find_parts(b, qk->val, qkv->val, x);
     struct pl_operand ws = pl_build_workspace(b, PL_OP_ATTENTION_BWD, &attr, b->n, b->q);
-    struct pl_operand in[] = {pl_arg_cols(qk->val, 0, b->q),
-                              pl_arg_cols(qk->val, b->q, b->k),
-                              pl_arg_cols(qkv->val, b->key_col + b->k, b->k),
-                              pl_arg(o->val),
-                              pl_arg(lse->val),
-                              now(b, o->grad),
-                              pl_arg(b->in.offsets),
-                              ws};
-    const struct pl_val d = pl_build_now(b, qkv->grad);
-    struct pl_operand out[] = {pl_arg_cols(pl_build_now(b, qk->grad), 0, b->q),
-                               pl_arg_cols(d, b->key_col, b->k),
-                               pl_arg_cols(d, b->key_col + b->k, b->k)};
-    PL_EMIT(b, ATTENTION_BWD, attr, in, out);
+    struct pl_operand in[] = {
+        x[0], x[1], x[2], pl_arg(o->val), pl_arg(lse->val), now(b, o->grad), pl_arg(b->in.offsets),
+        ws};
+    PL_EMIT(b, ATTENTION_BWD, attr, in, d);
+    pl_build_end_kv_grad(t, d);
     sinks_gradient(b, o, lse);
 }
 
@@ -387,6 +432,12 @@ const struct pl_step_row pl_step_rows[PL_STEP_COUNT] = {
     [PL_STEP_POST_NORM] = {run_norm, first_input, post_norm_needs, post_norm_gradient, NULL},
     [PL_STEP_LINEAR] = {run_linear, both_inputs, linear_needs, linear_gradient, NULL},
     [PL_STEP_QK_NORM] = {run_qk_norm, both_inputs, qk_norm_needs, qk_norm_gradient, NULL},
+    [PL_STEP_HEAD_NORMS] = {pl_step_head_norms, first_input, first_input,
+                            pl_step_head_norms_gradient, NULL},
+    [PL_STEP_INPUT] = {pl_step_input, first_input, first_input, pl_step_input_gradient, NULL},
+    [PL_STEP_INPUT_GATE] = {pl_step_input_gate, first_input, first_input,
+                            pl_step_input_gate_gradient, NULL},
+    [PL_STEP_ADD] = {pl_step_add, pl_step_add_reads, pl_step_no_values, pl_step_add_gradient, NULL},
     [PL_STEP_ROPE] = {run_rope, first_input, pl_step_no_values, rope_gradient, NULL},
     [PL_STEP_ATTENTION] = {run_attention, both_inputs, attention_needs, attention_gradient, NULL},
     [PL_STEP_GATE] = {pl_step_gate, first_input, first_input, pl_step_gate_gradient, NULL},

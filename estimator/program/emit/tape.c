@@ -84,10 +84,9 @@ pl_var pl_tape_qk_norm(struct pl_tape *t, pl_var q, pl_var qkv) {
     return qk;
 }
 
-void pl_tape_rope(struct pl_tape *t, pl_var qk, pl_var qkv) {
+void pl_tape_rope(struct pl_tape *t, enum pl_slot slot, pl_var qk, pl_var qkv) {
     if (t->b->m->layer[t->b->layer].rope == PL_NO_ROPE) return;
-    pl_tape_record(
-        t, (struct pl_step){PL_STEP_ROPE, PL_SLOT_QKV, {qk, qkv}, {qk, PL_NO_VAR, PL_NO_VAR}});
+    pl_tape_record(t, (struct pl_step){PL_STEP_ROPE, slot, {qk, qkv}, {qk, PL_NO_VAR, PL_NO_VAR}});
 }
 
 pl_var pl_tape_attention(struct pl_tape *t, pl_var qk, pl_var qkv) {
@@ -182,6 +181,7 @@ void pl_tape_backward(struct pl_tape *t, uint32_t dx) {
     keep(t);
     t->trunk_grad = dx;
     if (output != PL_NO_VAR) t->values[output].grad = dx;
+    if (t->steps[0].kind == PL_STEP_EMBED) t->values[t->steps[0].out[0]].grad = dx;
     for (int i = t->n_steps - 1; i >= 0 && t->b->err == PL_ERR_OK; i--) {
         const struct pl_step *s = &t->steps[i];
         if (is_product(s) || i == t->n_steps - 1) pl_tape_rebuild(t, needs_from(t, i));

@@ -47,8 +47,13 @@ enum pl_step_kind {
     PL_STEP_LINEAR,     /* x, offsets? -> y, a: a is the rows of its adapters; the offsets are those
                           of experts */
     PL_STEP_QK_NORM,    /* q, qkv -> qk, rstd of q, rstd of k; q is qkv where it has no gates */
-    PL_STEP_ROPE,       /* qk, qkv -> qk */
-    PL_STEP_ATTENTION,  /* qk, qkv -> o, lse */
+    PL_STEP_HEAD_NORMS, /* qkv -> normed, rstd: of queries, keys and values; or of queries alone
+                           (slot QNORM), or of keys and values (KNORM) */
+    PL_STEP_ROPE,       /* qk, qkv -> qk; or q -> q (slot QNORM), or kv -> kv (KNORM) */
+    PL_STEP_ATTENTION,  /* qk, qkv -> o, lse; or q, kv -> o, lse in layers that share kv */
+    PL_STEP_INPUT, /* z -> p, rstd: what the layers get, of the embedding of their input and z */
+    PL_STEP_INPUT_GATE, /* g -> m: the layer's columns of p times gelu(g) */
+    PL_STEP_ADD,        /* x, r -> x: x += r, times the layer's scalar (slot SCALAR) */
     PL_STEP_GATE,       /* gu -> m */
     PL_STEP_MLP,        /* x -> y: products and gate of a whole MLP, chunk by chunk of tokens */
     PL_STEP_ROUTE,      /* logits -> weight, expert: of every token, those it has */
@@ -99,9 +104,27 @@ pl_var pl_tape_post_norm(struct pl_tape *t, enum pl_slot slot, pl_var x, const c
 pl_var pl_tape_linear(struct pl_tape *t, enum pl_slot slot, pl_var x, uint64_t cols,
                       enum pl_value_part part, const char *name, const char *grad_name);
 pl_var pl_tape_qk_norm(struct pl_tape *t, pl_var q, pl_var qkv);
-/* Does nothing in layers without rotation. */
-void pl_tape_rope(struct pl_tape *t, pl_var qk, pl_var qkv);
+/* Turns queries and keys (slot QKV), or the queries (QNORM), or the keys (KNORM); does nothing in
+ * layers without rotation. qkv: the value whose gradient has that of the keys. */
+void pl_tape_rope(struct pl_tape *t, enum pl_slot slot, pl_var qk, pl_var qkv);
 pl_var pl_tape_attention(struct pl_tape *t, pl_var qk, pl_var qkv);
+/* --- scaled.c: what layers that are scaled have besides --- */
+/* Normed queries, keys and values -> the output of attention. */
+pl_var pl_tape_normed_attention(struct pl_tape *t, pl_var qkv);
+/* The same where keys and values are lent to later layers, or are those of an earlier one. */
+pl_var pl_tape_shared_attention(struct pl_tape *t, pl_var qkv);
+/* x += r; with PL_SLOT_SCALAR times the layer's scalar. */
+void pl_tape_add(struct pl_tape *t, enum pl_slot slot, pl_var x, pl_var r);
+/* Gives the gradients of attention's queries, keys and values their columns; and adds those of keys
+ * and values up, after they were written, where layers share them. */
+void pl_build_begin_kv_grad(struct pl_tape *t, struct pl_value *qk, struct pl_value *qkv,
+                            struct pl_operand out[3]);
+void pl_build_end_kv_grad(struct pl_tape *t, const struct pl_operand d[3]);
+/* --- layer_input.c: the columns of input that every layer has --- */
+/* On the tape of the embedding, whose rows are x; the layers find the columns in the builder. */
+void pl_tape_layer_inputs(struct pl_tape *t, pl_var x);
+/* The layer's columns, gated by its trunk -> what is added to the trunk. */
+pl_var pl_tape_gated_input(struct pl_tape *t, pl_var x);
 /* --- mlp.c: products and gate; y, of a part --- */
 pl_var pl_tape_mlp(struct pl_tape *t, pl_var x, enum pl_value_part part, const char *name,
                    const char *grad_name);
@@ -143,7 +166,18 @@ static inline pl_var_set pl_var_bit(pl_var v) {
 bool pl_step_norm_wants(const struct pl_tape *t, const struct pl_step *s);
 pl_var_set pl_step_no_values(const struct pl_tape *t, const struct pl_step *s);
 pl_var_set pl_step_all_inputs(const struct pl_tape *t, const struct pl_step *s);
-/* The steps of mlp.c, experts.c, gated_attention.c, delta.c, embed.c and head.c. */
+/* Returns the operand of a weight of the current layer, absent where it has none. */
+struct pl_operand pl_build_weight_arg(const struct pl_builder *b, enum pl_slot slot);
+/* The steps of scaled.c, mlp.c, experts.c, gated_attention.c, delta.c, embed.c and head.c. */
+void pl_step_head_norms(struct pl_tape *t, const struct pl_step *s, pl_var_set missing);
+void pl_step_head_norms_gradient(struct pl_tape *t, const struct pl_step *s);
+void pl_step_input(struct pl_tape *t, const struct pl_step *s, pl_var_set missing);
+void pl_step_input_gradient(struct pl_tape *t, const struct pl_step *s);
+void pl_step_input_gate(struct pl_tape *t, const struct pl_step *s, pl_var_set missing);
+void pl_step_input_gate_gradient(struct pl_tape *t, const struct pl_step *s);
+void pl_step_add(struct pl_tape *t, const struct pl_step *s, pl_var_set missing);
+pl_var_set pl_step_add_reads(const struct pl_tape *t, const struct pl_step *s);
+void pl_step_add_gradient(struct pl_tape *t, const struct pl_step *s);
 void pl_step_gate(struct pl_tape *t, const struct pl_step *s, pl_var_set missing);
 void pl_step_gate_gradient(struct pl_tape *t, const struct pl_step *s);
 void pl_step_mlp(struct pl_tape *t, const struct pl_step *s, pl_var_set missing);

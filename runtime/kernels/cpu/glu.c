@@ -1,11 +1,12 @@
-/* glu.c - SWIGLU and GEGLU: m = act(gate) * up, and their gradients over the operands (Shazeer,
- * "GLU variants improve transformer", 2020). Both are act(g) = g s with s = 1/(1 + e^-z): z = g of
- * SiLU, and z = 2 k (g + c g^3) of GELU as tanh approximates it, because (1 + tanh(z/2))/2 is s
- * (Hendrycks and Gimpel, "Gaussian error linear units", 2016). */
+/* glu.c - SWIGLU, GEGLU and GELU_MUL: m = act(gate) * up, and their gradients over the operands
+ * (Shazeer, "GLU variants improve transformer", 2020). All are act(g) = g s with s = 1/(1 + e^-z):
+ * z = g of SiLU, and z = 2 k (g + c g^3) of GELU as tanh approximates it, because (1 + tanh(z/2))/2
+ * is s (Hendrycks and Gimpel, "Gaussian error linear units", 2016). */
 #include "runtime/kernels/cpu/chunk.h"
 
 struct glu {
     struct pl_view gate, up, m; /* [N,F]; m is its gradient on the way back */
+    struct pl_view du;          /* the gradient of up, over it or apart; may be absent */
 };
 
 static inline float sigmoid(float z) {
@@ -66,7 +67,7 @@ INLINED void backward_rows(const struct glu *t, uint64_t row0, uint64_t row1, fl
                 du[i] = dm[i] * gs;
             }
             pl_narrow(pl_at(&t->gate, row, c), t->gate.dtype, dg, n);
-            pl_narrow(pl_at(&t->up, row, c), t->up.dtype, du, n);
+            if (t->du.p) pl_narrow(pl_at(&t->du, row, c), t->du.dtype, du, n);
         }
     }
 }
@@ -93,6 +94,7 @@ static pl_err run(struct pl_device *dev, const struct pl_view *gu, const struct 
     struct glu t = {.gate = pl_window(gu, 0, gu->rows, 0, m->cols),
                     .up = pl_window(gu, 0, gu->rows, m->cols, m->cols),
                     .m = *m};
+    t.du = t.up;
     pl_cpu_rows(dev, m->rows, pl_cpu_grain(m->cols), fn, &t);
     return PL_ERR_OK;
 }
@@ -115,4 +117,22 @@ pl_err PL_CPU(swiglu_bwd)(struct pl_device *dev, const struct pl_call *c) {
 /* in: gu[N,2F]! dm[N,F]; out: gu[N,2F]!. */
 pl_err PL_CPU(geglu_bwd)(struct pl_device *dev, const struct pl_call *c) {
     return run(dev, &c->out[PL_GEGLU_BWD_OUT_GU], &c->in[PL_GEGLU_BWD_DM], gelu_backward);
+}
+
+/* in: g[N,F] u[N,F]; out: m[N,F]. */
+pl_err PL_CPU(gelu_mul)(struct pl_device *dev, const struct pl_call *c) {
+    struct glu t = {
+        .gate = c->in[PL_GELU_MUL_G], .up = c->in[PL_GELU_MUL_U], .m = c->out[PL_GELU_MUL_OUT_M]};
+    pl_cpu_rows(dev, t.m.rows, pl_cpu_grain(t.m.cols), gelu_forward, &t);
+    return PL_ERR_OK;
+}
+
+/* in: g[N,F]! u[N,F] dm[N,F]; out: g[N,F]! du?[N,F]. */
+pl_err PL_CPU(gelu_mul_bwd)(struct pl_device *dev, const struct pl_call *c) {
+    struct glu t = {.gate = c->out[PL_GELU_MUL_BWD_OUT_G],
+                    .up = c->in[PL_GELU_MUL_BWD_U],
+                    .m = c->in[PL_GELU_MUL_BWD_DM],
+                    .du = c->out[PL_GELU_MUL_BWD_OUT_DU]};
+    pl_cpu_rows(dev, t.m.rows, pl_cpu_grain(t.m.cols), gelu_backward, &t);
+    return PL_ERR_OK;
 }

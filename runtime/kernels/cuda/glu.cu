@@ -1,5 +1,5 @@
-/* glu.cu - SWIGLU and GEGLU: m = act(gate) * up, and their gradients over the operands. The CPU's
- * glu.c says what z and s are. */
+/* glu.cu - SWIGLU, GEGLU and GELU_MUL: m = act(gate) * up, and their gradients over the operands.
+ * The CPU's glu.c says what z and s are. */
 #include "runtime/kernels/cuda/common.cuh"
 
 #include "estimator/base/checked.h"
@@ -10,6 +10,7 @@ namespace {
 
 template <typename T> struct glu {
     pl_mat<T> gate, up, m;     /* [N,F]; m is its gradient on the way back */
+    pl_mat<T> du;              /* the gradient of up, over it or apart; may be absent */
     uint32_t cols, row_blocks; /* blocks side by side in a row */
 };
 
@@ -74,16 +75,16 @@ template <typename A, typename T, int V> __device__ __forceinline__ void backwar
         u[i] = dm[i] * gs;
     }
     pl_store(t.gate, row, c, t.cols, pl_packed(t.gate, g));
-    pl_store(t.up, row, c, t.cols, pl_packed(t.up, u));
+    if (t.du.p) pl_store(t.du, row, c, t.cols, pl_packed(t.du, u));
 }
 
 struct glu_call {
-    struct pl_view gate, up, m;
+    struct pl_view gate, up, m, du;
 };
 
 template <typename T> glu<T> arguments_of(const struct glu_call *s, uint32_t row_blocks) {
-    return {pl_mat_of<T>(s->gate), pl_mat_of<T>(s->up), pl_mat_of<T>(s->m), (uint32_t)s->m.cols,
-            row_blocks};
+    return {pl_mat_of<T>(s->gate), pl_mat_of<T>(s->up), pl_mat_of<T>(s->m),
+            pl_mat_of<T>(s->du),   (uint32_t)s->m.cols, row_blocks};
 }
 
 /* A kernel for each op, and what launches it. */
@@ -104,19 +105,24 @@ KERNEL(geglu_bwd, backward, gelu)
 
 typedef void (*launch_fn)(const struct glu_call *s, uint32_t row_blocks, cudaStream_t stream);
 
+pl_err launch(struct pl_device *dev, const struct glu_call *s, const launch_fn by_form[PL_FORMS]) {
+    uint64_t blocks;
+    const struct pl_view *const views[] = {&s->gate, &s->up, &s->m, &s->du};
+    const int form = pl_form_of(views, 4);
+    const uint64_t row_blocks = pl_u64_div_up(s->m.cols, BLOCK * pl_form_lanes(form));
+    if (s->m.cols > PL_GRID_MAX || !pl_u64_mul(s->m.rows, row_blocks, &blocks) ||
+        blocks > PL_GRID_MAX)
+        return PL_ERR_PLAN_BROKEN;
+    if (blocks) by_form[form](s, (uint32_t)row_blocks, pl_cuda_of(dev)->stream);
+    return pl_cuda_launched();
+}
+
 pl_err run(struct pl_device *dev, const struct pl_view *gu, const struct pl_view *m,
            const launch_fn by_form[PL_FORMS]) {
-    struct glu_call s = {*gu, *gu, *m};
-    uint64_t blocks;
+    struct glu_call s = {*gu, *gu, *m, {}};
     s.up.p = (char *)gu->p + m->cols * pl_dtype_bytes(gu->dtype);
-    const struct pl_view *const views[] = {&s.gate, &s.up, &s.m};
-    const int form = pl_form_of(views, 3);
-    const uint64_t row_blocks = pl_u64_div_up(m->cols, BLOCK * pl_form_lanes(form));
-    if (gu->cols != 2 * m->cols || m->cols > PL_GRID_MAX ||
-        !pl_u64_mul(m->rows, row_blocks, &blocks) || blocks > PL_GRID_MAX)
-        return PL_ERR_PLAN_BROKEN;
-    if (blocks) by_form[form](&s, (uint32_t)row_blocks, pl_cuda_of(dev)->stream);
-    return pl_cuda_launched();
+    s.du = s.up;
+    return gu->cols == 2 * m->cols ? launch(dev, &s, by_form) : PL_ERR_PLAN_BROKEN;
 }
 
 } // namespace
@@ -143,6 +149,22 @@ extern "C" pl_err pl_cuda_swiglu_bwd(struct pl_device *dev, const struct pl_call
 extern "C" pl_err pl_cuda_geglu_bwd(struct pl_device *dev, const struct pl_call *c) {
     static const launch_fn by_form[PL_FORMS] = PL_FORM_TABLE(launch_geglu_bwd);
     return run(dev, &c->out[PL_GEGLU_BWD_OUT_GU], &c->in[PL_GEGLU_BWD_DM], by_form);
+}
+
+/* in: g[N,F] u[N,F]; out: m[N,F]. */
+extern "C" pl_err pl_cuda_gelu_mul(struct pl_device *dev, const struct pl_call *c) {
+    static const launch_fn by_form[PL_FORMS] = PL_FORM_TABLE(launch_geglu);
+    const struct glu_call s = {
+        c->in[PL_GELU_MUL_G], c->in[PL_GELU_MUL_U], c->out[PL_GELU_MUL_OUT_M], {}};
+    return launch(dev, &s, by_form);
+}
+
+/* in: g[N,F]! u[N,F] dm[N,F]; out: g[N,F]! du?[N,F]. */
+extern "C" pl_err pl_cuda_gelu_mul_bwd(struct pl_device *dev, const struct pl_call *c) {
+    static const launch_fn by_form[PL_FORMS] = PL_FORM_TABLE(launch_geglu_bwd);
+    const struct glu_call s = {c->out[PL_GELU_MUL_BWD_OUT_G], c->in[PL_GELU_MUL_BWD_U],
+                               c->in[PL_GELU_MUL_BWD_DM], c->out[PL_GELU_MUL_BWD_OUT_DU]};
+    return launch(dev, &s, by_form);
 }
 
 PL_CUDA_PRELOAD(glu) = {PL_FORM_KERNELS(swiglu), PL_FORM_KERNELS(geglu),
