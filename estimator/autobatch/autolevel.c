@@ -22,6 +22,9 @@
 #define CHUNK_MIN      128
 #define CHUNK_MAX      PL_LADDER_TOKENS /* products of more rows are no faster */
 #define CHUNK_MIN_GAIN 0.001            /* of a token's time, to be worth more logits */
+/* Every chunk reads and writes the gradient of a trained head, and rounds it where it is narrow:
+ * chunks of so many rows are worth their logits whatever the layers take. */
+#define CHUNK_OF_TRAINED_HEAD 1024
 
 struct choice {
     uint32_t rung, chunk, batch_size; /* batch_size 0: nothing fits yet */
@@ -389,7 +392,15 @@ static uint32_t insert_rule(uint32_t *list, uint32_t n, uint32_t rule) {
     return n + 1;
 }
 
-/* Drops the chunks above the rule's, which list[at] is, that gain no time. */
+static bool trains_head(const struct pl_program *p, const struct pl_model *m) {
+    const uint32_t own = pl_program_find(p, PL_ROLE_WEIGHT, PL_SLOT_HEAD, PL_NONE);
+    const uint32_t head = own == PL_NONE && m->tied
+                              ? pl_program_find(p, PL_ROLE_WEIGHT, PL_SLOT_EMBED, PL_NONE)
+                              : own;
+    return head != PL_NONE && p->tensors[head].trainable;
+}
+
+/* Drops the chunks above the rule's, which list[at] is, that gain too little time. */
 static pl_err drop_useless(struct search *s, uint32_t at, uint32_t *list, uint32_t *n) {
     double head[PL_MAX_CHUNKS], last;
     uint32_t kept = at + 1;
@@ -398,11 +409,13 @@ static pl_err drop_useless(struct search *s, uint32_t at, uint32_t *list, uint32
     PL_TRY(pl_question_sketch(&trial, &s->t->held, s->d));
     const struct pl_program *p = s->t->held.program;
     const double rule = pl_program_first_seconds(p, &s->speed) / (double)p->tokens;
+    const uint32_t sure = trains_head(p, s->q->model) ? CHUNK_OF_TRAINED_HEAD : 0;
     PL_TRY(head_seconds(s, pl_ladder_batch(s->q), *n - at, list + at, head));
     last = rule;
     for (uint32_t i = at + 1; i < *n; i++) {
         const double seconds = rule + head[i - at] - head[0];
-        if (seconds > last * (1 - CHUNK_MIN_GAIN)) continue;
+        const double gain = list[i] <= sure ? 0 : CHUNK_MIN_GAIN;
+        if (seconds > last * (1 - gain)) continue;
         last = seconds;
         list[kept++] = list[i];
     }

@@ -270,6 +270,34 @@ START_TEST(what_takes_longer_than_was_asked_is_not_found) {
 }
 END_TEST
 
+static bool may_take_chunk(uint32_t tokens) {
+    uint32_t chunks[PL_MAX_CHUNKS], n;
+    bool found = false;
+    ck_assert_int_eq(pl_autolevel_chunks(PL_ASK(&job, &model, &traits, NULL, 0), chunks, &n, NULL),
+                     PL_ERR_OK);
+    for (uint32_t i = 0; i < n; i++)
+        found |= chunks[i] == tokens;
+    return found;
+}
+
+/* Layers may be so large that the time of the head is lost in theirs. */
+START_TEST(a_trained_head_is_offered_chunks_of_1024_rows) {
+    static const struct {
+        const char *key, *value;
+        bool trains_head;
+    } heads[] = {
+        {"mode", "full", true}, {"mode", "lora", false}, {"lora_modules_to_save", "lm_head", true}};
+    set("max_seq_length", "2048");
+    set("batch_size", "4");
+    pl_test_model("Llama-3.1-70B", &model);
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+        set(heads[i].key, heads[i].value);
+        ck_assert_msg(may_take_chunk(1024) == heads[i].trains_head, "%s: %s", heads[i].key,
+                      heads[i].value);
+    }
+}
+END_TEST
+
 START_TEST(without_a_budget_the_level_is_full_and_the_chunk_stays_open) {
     const struct pl_budget b = {0};
     struct pl_question *q = PL_ASK(&job, &model, &traits, &b, 0);
@@ -334,11 +362,11 @@ int main(void) {
     tcase_add_loop_test(tc, the_decision_is_the_fastest_of_all_that_fit, 0, N_JOBS);
     tcase_add_loop_test(tc, the_batch_that_was_found_leads_to_the_same_choice, 0, N_JOBS);
     tcase_add_loop_test(tc, what_takes_longer_than_was_asked_is_not_found, 0, N_JOBS);
+    tcase_add_test(tc, a_trained_head_is_offered_chunks_of_1024_rows);
     tcase_add_test(tc, without_a_budget_the_level_is_full_and_the_chunk_stays_open);
     tcase_add_test(tc, where_nothing_fits_the_smallest_is_taken_for_the_refusal);
 #ifndef __SANITIZE_ADDRESS__
-    tcase_add_loop_test(tc, deciding_is_not_waited_for, 0,
-                        (int)(sizeof clocks / sizeof *clocks));
+    tcase_add_loop_test(tc, deciding_is_not_waited_for, 0, (int)(sizeof clocks / sizeof *clocks));
 #endif
     tcase_add_loop_test(tc, no_mix_of_two_levels_is_faster_by_a_layer, 0, N_JOBS);
     suite_add_tcase(s, tc);
