@@ -156,7 +156,7 @@ static struct pl_tradeoff *add_level(struct pl_advice *a, uint32_t level) {
 static pl_err add_automatic(struct pl_advice *a, struct pl_question *open, struct pl_diag *d) {
     if (!open->budget.known) return PL_ERR_OK;
     PL_TRY(pl_decide_levels(open, pl_autobatch_limit(open->job), &a->trials, NULL, d));
-    add_level(a, open->recompute)->automatic = true;
+    add_level(a, open->decided.gradient_checkpointing)->automatic = true;
     return PL_ERR_OK;
 }
 
@@ -166,7 +166,7 @@ static pl_err list_levels(struct pl_advice *a, struct pl_diag *d) {
     struct pl_ladder ladder;
     struct pl_variant open;
     pl_variant_of(&open, &a->q);
-    open.job.gradient_checkpointing = open.q.recompute = PL_RECOMPUTE_AUTO;
+    open.job.gradient_checkpointing = open.q.decided.gradient_checkpointing = PL_RECOMPUTE_AUTO;
     a->n_tradeoffs = 0;
     for (uint32_t level = PL_RECOMPUTE_NONE; level < PL_RECOMPUTE_OFFLOAD; level++)
         add_level(a, level);

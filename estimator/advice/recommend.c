@@ -172,7 +172,7 @@ static pl_err fits_smallest(struct pl_question *q, uint64_t limit, struct pl_tri
 static pl_err fits_least(const struct pl_question *q, uint64_t limit, struct pl_trials *t,
                          struct pl_question *least, bool *out, struct pl_diag *d) {
     *least = *q;
-    least->unpack_bytes = 0;
+    least->decided.unpack_buffer = 0;
     *out = false;
     if (pl_autolevel_may_unpack(q)) PL_TRY(fits_smallest(least, limit, t, out, d));
     if (*out) return PL_ERR_OK;
@@ -194,7 +194,7 @@ static pl_err decide_way(struct pl_variant *v, uint64_t limit, struct pl_trials 
         if (t->held.plan->arena_bytes <= usable) return PL_ERR_OK;
         PL_TRY(fits_least(&open, usable, t, &least, fits, d));
     }
-    if (!*fits) pl_question_take(&v->q, &least);
+    if (!*fits) v->q.decided = least.decided;
     return PL_ERR_OK;
 }
 

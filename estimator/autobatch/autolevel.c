@@ -75,8 +75,8 @@ void pl_trials_finish(struct pl_trials *t) {
 static struct pl_question trial_of(const struct search *s, uint32_t rung, uint32_t batch_size) {
     struct pl_question trial = *s->q;
     trial.batch_size = batch_size;
-    trial.recompute = pl_ladder_value(&s->ladder, rung);
-    trial.loss_chunk_tokens = s->chunk;
+    trial.decided.gradient_checkpointing = pl_ladder_value(&s->ladder, rung);
+    trial.decided.loss_chunk_tokens = s->chunk;
     return trial;
 }
 
@@ -195,7 +195,7 @@ static pl_err head_seconds(struct search *s, uint32_t batch, uint32_t n, const u
     low.layers = layers_below_head(s->q->model, &shape);
     for (uint32_t i = 0; i < n; i++) {
         struct pl_program *p;
-        trial.loss_chunk_tokens = list[i];
+        trial.decided.loss_chunk_tokens = list[i];
         shape.loss_chunk_tokens = pl_question_chunk(&trial);
         PL_TRY(pl_program_create_brief(&low, &shape, &s->q->traits, &p, s->d));
         out[i] = pl_program_seconds_per_token(p, &s->speed);
@@ -466,8 +466,8 @@ static pl_err key_of(const struct pl_question *q, struct pl_trials_key *out, str
     plain.batch_size = pl_ladder_batch(q);
     memset(out, 0, sizeof *out);
     out->chunk = pl_question_chunk(&plain);
-    plain.recompute = PL_RECOMPUTE_AUTO;
-    plain.loss_chunk_tokens = PL_AUTO;
+    plain.decided.gradient_checkpointing = PL_RECOMPUTE_AUTO;
+    plain.decided.loss_chunk_tokens = PL_AUTO;
     out->model = q->model;
     out->backend = q->traits.backend;
     out->sm = q->traits.sm;
@@ -482,8 +482,8 @@ static pl_err learn(struct search *s, struct pl_diag *d) {
     struct pl_trials *t = s->t;
     struct pl_trials_key key;
     struct pl_question whole = *s->q;
-    whole.mlp_chunk_tokens = PL_AUTO;
-    whole.unpack_bytes = PL_AUTO_BYTES;
+    whole.decided.mlp_chunk_tokens = PL_AUTO;
+    whole.decided.unpack_buffer = PL_AUTO_BYTES;
     PL_TRY(key_of(&whole, &key, d));
     if (!t->n_chunks || memcmp(&key, &t->key, sizeof key) != 0) {
         t->n_chunks = 0;
@@ -499,8 +499,8 @@ static pl_err learn(struct search *s, struct pl_diag *d) {
 
 /* Takes the choice over into the question. */
 static void settle(const struct search *s, struct pl_question *q, bool level, bool chunk) {
-    if (level) q->recompute = pl_ladder_value(&s->ladder, s->best.rung);
-    if (chunk) q->loss_chunk_tokens = s->best.chunk;
+    if (level) q->decided.gradient_checkpointing = pl_ladder_value(&s->ladder, s->best.rung);
+    if (chunk) q->decided.loss_chunk_tokens = s->best.chunk;
 }
 
 /* True if the bytes that no level and no chunk changes exceed the budget already. */
@@ -524,11 +524,11 @@ static pl_err give_up(struct search *s, bool *out, struct pl_diag *d) {
     struct pl_question smallest = *s->q;
     *out = false;
     if (pl_question_level(s->q) == PL_RECOMPUTE_AUTO) return PL_ERR_OK;
-    smallest.loss_chunk_tokens = smallest_chunk(s->q);
+    smallest.decided.loss_chunk_tokens = smallest_chunk(s->q);
     smallest.batch_size = pl_job_smallest_batch(s->q->job);
     PL_TRY(pl_question_sketch(&smallest, &s->t->held, d));
     *out = is_infeasible(s->t->held.program, &s->q->budget);
-    s->best.chunk = smallest.loss_chunk_tokens;
+    s->best.chunk = smallest.decided.loss_chunk_tokens;
     return PL_ERR_OK;
 }
 
@@ -592,7 +592,7 @@ pl_err pl_autolevel_decide_sizes(struct pl_question *q, uint32_t limit, struct p
     const bool chunk = pl_question_chunk(q) == PL_AUTO;
     if (!level && !chunk) return PL_ERR_OK;
     if (job->inference || !q->budget.known) { /* has no backward pass; or nothing to choose by */
-        if (level) q->recompute = PL_RECOMPUTE_FULL;
+        if (level) q->decided.gradient_checkpointing = PL_RECOMPUTE_FULL;
         return PL_ERR_OK;
     }
     const struct pl_question open = *q;
@@ -614,7 +614,8 @@ pl_err pl_autolevel_decide_sizes(struct pl_question *q, uint32_t limit, struct p
 pl_err pl_autolevel_is_infeasible(const struct pl_question *q, struct pl_trials *trials, bool *out,
                                   struct pl_diag *d) {
     struct pl_question first = *q;
-    if (pl_question_level(q) == PL_RECOMPUTE_AUTO) first.recompute = PL_RECOMPUTE_NONE;
+    if (pl_question_level(q) == PL_RECOMPUTE_AUTO)
+        first.decided.gradient_checkpointing = PL_RECOMPUTE_NONE;
     first.batch_size = pl_ladder_batch(q);
     PL_TRY(pl_question_sketch(&first, &trials->held, d));
     *out = is_infeasible(trials->held.program, &q->budget);
@@ -649,10 +650,11 @@ pl_err pl_autolevel_smallest(struct pl_question *q, struct pl_trials *trials, st
     const bool chunk = pl_question_chunk(q) == PL_AUTO;
     if (pl_question_level(q) == PL_RECOMPUTE_AUTO) {
         PL_TRY(learn(&s, d));
-        q->recompute = pl_ladder_value(&s.ladder, pl_ladder_rungs(&s.ladder) - 1);
+        q->decided.gradient_checkpointing =
+            pl_ladder_value(&s.ladder, pl_ladder_rungs(&s.ladder) - 1);
     }
-    if (chunk) q->loss_chunk_tokens = smallest_chunk(q);
-    if (pl_autolevel_may_cut(q)) q->mlp_chunk_tokens = PL_MLP_CHUNK_MIN;
-    if (pl_autolevel_may_unpack(q)) q->unpack_bytes = PL_UNPACK_MIN;
+    if (chunk) q->decided.loss_chunk_tokens = smallest_chunk(q);
+    if (pl_autolevel_may_cut(q)) q->decided.mlp_chunk_tokens = PL_MLP_CHUNK_MIN;
+    if (pl_autolevel_may_unpack(q)) q->decided.unpack_buffer = PL_UNPACK_MIN;
     return PL_ERR_OK;
 }

@@ -20,7 +20,7 @@ static pl_err find_least(const struct pl_question *q, struct pl_trials *t, struc
     *out = (struct least){.q = *q, .n_levels = 1};
     out->q.batch_size = pl_job_smallest_batch(q->job);
     PL_TRY(pl_autolevel_smallest(&out->q, t, d));
-    out->q.unpack_bytes = q->unpack_bytes;
+    out->q.decided.unpack_buffer = q->decided.unpack_buffer;
     out->levels[0] = pl_question_level(&out->q);
     if (!open || pl_ladder_rungs(&t->ladder) < 2) return PL_ERR_OK;
     out->levels[out->n_levels++] = pl_ladder_value(&t->ladder, pl_ladder_rungs(&t->ladder) - 2);
@@ -34,7 +34,7 @@ static pl_err least_fits(const struct least *least, struct pl_trials *t, bool *o
     struct pl_question trial = least->q;
     *out = *near = false;
     for (uint32_t i = 0; i < least->n_levels && !*out; i++) {
-        trial.recompute = least->levels[i];
+        trial.decided.gradient_checkpointing = least->levels[i];
         PL_TRY(pl_question_fits(&trial, usable, &t->held, out, d));
         *near |= t->held.plan->arena_bytes <= most;
     }
@@ -90,7 +90,7 @@ static pl_err find_value(const struct resort *r, const struct pl_question *open,
     /* no value changes anything of the job arena */
     if (!enough && t->held.plan->job_bytes <= pl_budget_usable(&q->budget))
         PL_TRY(r->find(open, t, value, d));
-    if (!*value && none && r->keeps_gradients) q->in_backward = PL_TRI_FALSE;
+    if (!*value && none && r->keeps_gradients) q->decided.optimizer_in_backward = PL_TRI_FALSE;
     return PL_ERR_OK;
 }
 
@@ -119,7 +119,7 @@ static pl_err decide_by(const struct resort *r, struct pl_question *q, uint32_t 
 #define CHUNK_MAX 4096 /* products of more rows are no faster */
 
 static void set_chunk(struct pl_question *q, uint64_t tokens) {
-    q->mlp_chunk_tokens = (uint32_t)tokens;
+    q->decided.mlp_chunk_tokens = (uint32_t)tokens;
 }
 
 static void tell_chunk(const struct pl_question *q, struct pl_text *notes) {
@@ -149,7 +149,7 @@ static pl_err find_chunk(const struct pl_question *q, struct pl_trials *t, uint6
     bool fits, near;
     if (PL_MLP_CHUNK_MIN >= tokens) return PL_ERR_OK;
     if (q->job->optimizer_in_backward == PL_TRI_AUTO && pl_question_may_let_go(q))
-        with.in_backward = PL_TRI_TRUE;
+        with.decided.optimizer_in_backward = PL_TRI_TRUE;
     PL_TRY(find_least(&with, t, &least, d));
     set_chunk(&least.q, PL_MLP_CHUNK_MIN);
     PL_TRY(least_fits(&least, t, &fits, &near, d));
@@ -172,13 +172,13 @@ static pl_err decide_chunks(struct pl_question *q, uint32_t limit, struct pl_tri
 #define PANELS_MAX (UINT64_C(1) << 30) /* larger than nearly all matrices */
 
 static void set_panels(struct pl_question *q, uint64_t bytes) {
-    q->unpack_bytes = bytes;
+    q->decided.unpack_buffer = bytes;
 }
 
 static void tell_panels(const struct pl_question *q, struct pl_text *notes) {
     pl_text_addf(notes,
                  "unpack_buffer: auto is `%" PRIu64 "MiB`: nothing fits with whole matrices\n",
-                 q->unpack_bytes >> 20);
+                 q->decided.unpack_buffer >> 20);
 }
 
 /* Without chunks of the MLP if anything fits so. */
@@ -189,7 +189,7 @@ static pl_err find_panels(const struct pl_question *q, struct pl_trials *t, uint
     PL_TRY(find_least(q, t, &least, d));
     PL_TRY(grow(&least, set_panels, PL_UNPACK_MIN, PANELS_MAX, t, out, d));
     if (!*out) return PL_ERR_OK;
-    least.q.mlp_chunk_tokens = q->mlp_chunk_tokens;
+    least.q.decided.mlp_chunk_tokens = q->decided.mlp_chunk_tokens;
     PL_TRY(grow(&least, set_panels, PL_UNPACK_MIN, PANELS_MAX, t, &whole, d));
     if (whole) *out = whole;
     return PL_ERR_OK;
@@ -241,6 +241,6 @@ pl_err pl_decide_again(struct pl_question *q, uint64_t limit, struct pl_trials *
     pl_job_fix_batch(&v.job, q->batch_size, pl_question_accumulation(q) > 1);
     pl_question_open(&v.q, &v.job, q->model);
     PL_TRY(pl_decide_levels(&v.q, q->batch_size, trials, NULL, d));
-    pl_question_take(q, &v.q);
+    q->decided = v.q.decided;
     return pl_question_measure_within(q, limit, &trials->held, d);
 }

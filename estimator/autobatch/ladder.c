@@ -18,7 +18,7 @@ static pl_err measure(const struct pl_question *q, uint32_t level, struct pl_pla
                       struct corner *out, struct pl_diag *d) {
     const struct pl_speed speed = pl_speed_nominal(&q->traits);
     struct pl_question trial = *q;
-    trial.recompute = level;
+    trial.decided.gradient_checkpointing = level;
     trial.batch_size = pl_ladder_batch(q);
     PL_TRY(pl_question_measure_within(&trial, PL_BOUND_ALONE, held, d));
     *out = (struct corner){held->plan->phases[PL_PHASE_MICRO].live_bytes,

@@ -55,7 +55,7 @@ static pl_err fits_without_masters(const struct pl_question *open, uint32_t limi
     if (!t->held.program->shape.master_weights) return PL_ERR_OK;
     pl_variant_of(&v, open);
     v.job.master_weights = PL_TRI_FALSE;
-    v.q.in_backward = PL_TRI_FALSE;
+    v.q.decided.optimizer_in_backward = PL_TRI_FALSE;
     PL_TRY(pl_autolevel_decide_sizes(&v.q, limit, t, d));
     return pl_question_fits(&v.q, pl_budget_usable(&v.q.budget), &t->held, out, d);
 }
@@ -68,7 +68,7 @@ static pl_err tell_cost(const struct pl_question *open, const struct pl_question
     struct pl_question kept = *q;
     double with = 0, without = 0;
     bool other = false;
-    kept.in_backward = PL_TRI_FALSE;
+    kept.decided.optimizer_in_backward = PL_TRI_FALSE;
     pl_err err = step_seconds(&kept, &t, &without, d);
     if (err == PL_ERR_OK) err = step_seconds(q, &t, &with, d);
     const bool slow = err == PL_ERR_OK && with > without * (1 + MIN_LOSS);
@@ -99,7 +99,8 @@ static pl_err tell_choices(const struct pl_question *open, const struct pl_quest
                                        : "the least time per token of what fits";
     if (level) tell(q, PL_KEY_gradient_checkpointing, why, notes);
     if (level && chunk && q->budget.known) tell(q, PL_KEY_loss_chunk_tokens, why, notes);
-    if (q->job->optimizer_in_backward != PL_TRI_AUTO || q->in_backward != PL_TRI_TRUE || how.none)
+    if (q->job->optimizer_in_backward != PL_TRI_AUTO ||
+        q->decided.optimizer_in_backward != PL_TRI_TRUE || how.none)
         return PL_ERR_OK;
     if (!how.faster) return tell_cost(open, q, limit, notes, d);
     tell(q, PL_KEY_optimizer_in_backward,
@@ -150,8 +151,8 @@ static pl_err decide(struct pl_question *q, uint32_t limit, struct pl_trials *t,
                      struct pl_diag *d) {
     struct pl_question with = *q;
     const bool may = may_let_go(q), others = pl_autolevel_is_open(q), compare = are_comparable(q);
-    with.in_backward = PL_TRI_TRUE;
-    q->in_backward = PL_TRI_FALSE;
+    with.decided.optimizer_in_backward = PL_TRI_TRUE;
+    q->decided.optimizer_in_backward = PL_TRI_FALSE;
     PL_TRY(pl_autolevel_decide_sizes(q, limit, t, d));
     if (!may || !q->budget.known || t->most_seconds > 0) return PL_ERR_OK;
     if (!others) PL_TRY(judge_given(q, t, d));

@@ -10,6 +10,9 @@
 #include <math.h>
 #include <string.h>
 
+_Static_assert(sizeof(struct pl_choices) == 4 * sizeof(uint32_t) + sizeof(uint64_t),
+               "choices have no padding");
+
 /* --- the machine ----------------------------------------------------------------------------- */
 
 /* A device that the job names is for one rank. */
@@ -126,7 +129,7 @@ void pl_job_fix_batch(struct pl_job *job, uint32_t batch_size, bool keeps_step) 
     job->batch_size = batch_size;
 }
 
-static void take_choices(const struct pl_decided *x, struct pl_job *job) {
+static void take_choices(const struct pl_choices *x, struct pl_job *job) {
     job->gradient_checkpointing = x->gradient_checkpointing;
     job->loss_chunk_tokens = x->loss_chunk_tokens;
     job->optimizer_in_backward = x->optimizer_in_backward;
@@ -136,7 +139,7 @@ static void take_choices(const struct pl_decided *x, struct pl_job *job) {
 
 void pl_job_settle(struct pl_job *job, const struct pl_decided *x) {
     if (!x->are) return;
-    take_choices(x, job);
+    take_choices(&x->choices, job);
     if (job->dtype == PL_DTYPE_AUTO && x->dtype != PL_DTYPE_BF16) {
         job->dtype = x->dtype;
         job->given[PL_KEY_dtype] = true;
@@ -145,7 +148,7 @@ void pl_job_settle(struct pl_job *job, const struct pl_decided *x) {
 }
 
 void pl_job_settle_choices(struct pl_job *job, const struct pl_decided *x) {
-    take_choices(x, job);
+    take_choices(&x->choices, job);
     if (x->one_micro_batch) pl_job_fix_batch(job, x->batch_size, false);
 }
 

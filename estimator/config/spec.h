@@ -36,13 +36,24 @@ struct pl_adapter_facts {
     const struct pl_job *names; /* borrowed; the lists that it gives are those of the adapter */
 };
 
-/* The decisions of a search (question.h), each as the value of its key. */
+/* The keys that a search chooses (question.h), each as a value of its key, which may be `auto`. It
+ * has no padding, so that two are compared as bytes and ranks exchange it. */
+struct pl_choices {
+    uint32_t gradient_checkpointing; /* PL_RECOMPUTE_* */
+    uint32_t loss_chunk_tokens;
+    uint32_t optimizer_in_backward; /* PL_TRI_* */
+    uint32_t mlp_chunk_tokens;
+    uint64_t unpack_buffer;
+};
+#define PL_CHOICES_OPEN                                                                            \
+    ((struct pl_choices){PL_RECOMPUTE_AUTO, PL_AUTO, PL_TRI_AUTO, PL_AUTO, PL_AUTO_BYTES})
+
+/* The decisions of a search, as they are for its micro-batch. */
 struct pl_decided {
     bool are;
     bool one_micro_batch; /* a step that no key sizes is one */
     uint32_t batch_size;  /* of `batch_size: auto` */
-    uint32_t gradient_checkpointing, loss_chunk_tokens, optimizer_in_backward, mlp_chunk_tokens;
-    uint64_t unpack_buffer;
+    struct pl_choices choices;
     enum pl_dtype dtype; /* bf16, which `auto` is wherever it can be, is not written down */
 };
 

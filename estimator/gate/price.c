@@ -6,6 +6,7 @@
 #include "estimator/program/cost.h"
 
 #include <math.h>
+#include <string.h>
 
 static double flops_per_token(const struct pl_program *p) {
     const struct pl_phase_range *r = &p->phases[PL_PHASE_MICRO];
@@ -121,10 +122,7 @@ static pl_err find_largest(const struct pl_question *q, struct pl_trials *t, uin
     PL_TRY(pl_autolevel_smallest(&smallest, t, d));
     PL_TRY(pl_autobatch_find(&smallest, PL_BATCH_LIMIT, &t->held, &search, d));
     *out = search.batch_size;
-    const bool choice = smallest.recompute != q->recompute ||
-                        smallest.loss_chunk_tokens != q->loss_chunk_tokens ||
-                        smallest.mlp_chunk_tokens != q->mlp_chunk_tokens ||
-                        smallest.unpack_bytes != q->unpack_bytes;
+    const bool choice = memcmp(&smallest.decided, &q->decided, sizeof q->decided) != 0;
     if (choice) PL_TRY(raise_past(q, t, out, d));
     return *out ? zero_above_ceiling(&smallest, t, out, d) : PL_ERR_OK;
 }

@@ -205,7 +205,7 @@ static pl_err set(struct pl_variant *v, enum pl_key_id key, const char *value) {
     struct pl_text was = PL_TEXT_FIXED(room[0]), is = PL_TEXT_FIXED(room[1]);
     pl_job_write_key(&v->job, key, &was);
     PL_TRY(pl_job_set(&v->job, name_of(key), value, NULL));
-    if (key == PL_KEY_loss_chunk_tokens) v->q.loss_chunk_tokens = PL_AUTO;
+    if (key == PL_KEY_loss_chunk_tokens) v->q.decided.loss_chunk_tokens = PL_AUTO;
     pl_job_write_key(&v->job, key, &is);
     const bool same = strcmp(pl_text_str(&was), pl_text_str(&is)) == 0;
     return same ? PL_ERR_CONFIG_CONFLICT : PL_ERR_OK;

@@ -12,11 +12,7 @@ void pl_question_open(struct pl_question *q, const struct pl_job *job, const str
     q->model = m;
     q->batch_size = pl_job_smallest_batch(job);
     q->recommended = 0;
-    q->recompute = PL_RECOMPUTE_AUTO;
-    q->loss_chunk_tokens = PL_AUTO;
-    q->in_backward = PL_TRI_AUTO;
-    q->mlp_chunk_tokens = PL_AUTO;
-    q->unpack_bytes = PL_AUTO_BYTES;
+    q->decided = PL_CHOICES_OPEN;
 }
 
 struct pl_question pl_question_of(const struct pl_job *job, const struct pl_model *m,
@@ -59,11 +55,11 @@ bool pl_question_has_kernels(const struct pl_question *q) {
 
 uint32_t pl_question_level(const struct pl_question *q) {
     const uint32_t own = q->job->gradient_checkpointing;
-    return own == PL_RECOMPUTE_AUTO ? q->recompute : own;
+    return own == PL_RECOMPUTE_AUTO ? q->decided.gradient_checkpointing : own;
 }
 
 uint32_t pl_question_chunk(const struct pl_question *q) {
-    const uint32_t own = q->job->loss_chunk_tokens, decided = q->loss_chunk_tokens;
+    const uint32_t own = q->job->loss_chunk_tokens, decided = q->decided.loss_chunk_tokens;
     if (own != PL_AUTO) return own;
     if (!decided || decided == PL_AUTO) return decided;
     const uint64_t tokens = (uint64_t)q->batch_size * q->job->max_seq_length;
@@ -72,7 +68,7 @@ uint32_t pl_question_chunk(const struct pl_question *q) {
 
 uint32_t pl_question_in_backward(const struct pl_question *q) {
     const uint32_t own = q->job->optimizer_in_backward;
-    return own == PL_TRI_AUTO ? q->in_backward : own;
+    return own == PL_TRI_AUTO ? q->decided.optimizer_in_backward : own;
 }
 
 /* A step that may become one micro-batch where it would not fit otherwise. */
@@ -90,8 +86,8 @@ bool pl_question_may_let_go(const struct pl_question *q) {
 
 /* True if updates in the backward pass were decided. */
 static bool lets_go(const struct pl_question *q) {
-    return q->job->optimizer_in_backward == PL_TRI_AUTO && q->in_backward == PL_TRI_TRUE &&
-           pl_question_may_let_go(q);
+    return q->job->optimizer_in_backward == PL_TRI_AUTO &&
+           q->decided.optimizer_in_backward == PL_TRI_TRUE && pl_question_may_let_go(q);
 }
 
 uint32_t pl_question_accumulation(const struct pl_question *q) {
@@ -100,7 +96,7 @@ uint32_t pl_question_accumulation(const struct pl_question *q) {
 
 uint32_t pl_question_mlp_chunk(const struct pl_question *q) {
     const uint32_t own = q->job->mlp_chunk_tokens;
-    uint32_t chunk = q->mlp_chunk_tokens;
+    uint32_t chunk = q->decided.mlp_chunk_tokens;
     if (own != PL_AUTO) return own;
     if (!chunk || chunk == PL_AUTO) return chunk;
     while ((uint64_t)q->batch_size * q->job->max_seq_length / chunk > PL_CHUNKS_OF_AUTO)
@@ -112,7 +108,7 @@ uint64_t pl_question_unpack(const struct pl_question *q) {
     const uint64_t own = q->job->unpack_buffer;
     const uint64_t tokens = (uint64_t)q->batch_size * q->job->max_seq_length;
     if (own != PL_AUTO_BYTES) return own;
-    return tokens > PL_UNPACK_TOKENS ? PL_AUTO_BYTES : q->unpack_bytes;
+    return tokens > PL_UNPACK_TOKENS ? PL_AUTO_BYTES : q->decided.unpack_buffer;
 }
 
 /* Tokens in so many chunks. */
@@ -131,31 +127,26 @@ uint32_t pl_question_most_samples(const struct pl_question *q) {
     return (uint32_t)pl_u64_max(1, pl_question_most_tokens(q) / q->job->max_seq_length);
 }
 
-void pl_question_take(struct pl_question *q, const struct pl_question *from) {
-    q->recompute = from->recompute;
-    q->loss_chunk_tokens = from->loss_chunk_tokens;
-    q->in_backward = from->in_backward;
-    q->mlp_chunk_tokens = from->mlp_chunk_tokens;
-    q->unpack_bytes = from->unpack_bytes;
-}
-
 /* Updates in the backward pass that were decided for another micro-batch are none. */
 static uint32_t settled_in_backward(const struct pl_question *q) {
     const uint32_t own = q->job->optimizer_in_backward;
-    if (own != PL_TRI_AUTO || q->in_backward != PL_TRI_TRUE) return pl_question_in_backward(q);
+    if (own != PL_TRI_AUTO || q->decided.optimizer_in_backward != PL_TRI_TRUE)
+        return pl_question_in_backward(q);
     return lets_go(q) ? PL_TRI_TRUE : PL_TRI_FALSE;
 }
 
 struct pl_decided pl_question_decided(const struct pl_question *q) {
-    return (struct pl_decided){.are = true,
-                               .one_micro_batch = lets_go(q) && may_be_one(q->job),
-                               .batch_size = q->batch_size,
-                               .gradient_checkpointing = pl_question_level(q),
-                               .loss_chunk_tokens = pl_question_chunk(q),
-                               .optimizer_in_backward = settled_in_backward(q),
-                               .mlp_chunk_tokens = pl_question_mlp_chunk(q),
-                               .unpack_buffer = pl_question_unpack(q),
-                               .dtype = pl_question_dtype(q)};
+    return (struct pl_decided){
+        .are = true,
+        .one_micro_batch = lets_go(q) && may_be_one(q->job),
+        .batch_size = q->batch_size,
+        .choices = {.gradient_checkpointing = pl_question_level(q),
+                    .loss_chunk_tokens = pl_question_chunk(q),
+                    .optimizer_in_backward = settled_in_backward(q),
+                    .mlp_chunk_tokens = pl_question_mlp_chunk(q),
+                    .unpack_buffer = pl_question_unpack(q)},
+        .dtype = pl_question_dtype(q),
+    };
 }
 
 void pl_question_settle(const struct pl_question *q, struct pl_job *job) {

@@ -27,17 +27,13 @@ struct pl_question {
     const char *card; /* name of the GPU that is asked about; NULL: none was named */
     uint32_t rank; /* which of the ranks of the job is planned; no other than 0 where it has one */
     /* decided */
-    uint32_t batch_size;        /* what the plan is for */
-    uint32_t recommended;       /* the largest that fits; 0: none, not searched, or no budget */
-    uint32_t recompute;         /* PL_RECOMPUTE_*; AUTO: open, planned as `full` */
-    uint32_t loss_chunk_tokens; /* PL_AUTO: open, planned as pl_program_auto_chunk() has it; more
-                                 * where the micro-batch would have over PL_CHUNKS_OF_AUTO chunks */
-    uint32_t in_backward;       /* of optimizer_in_backward, PL_TRI_*; AUTO: open, planned as
-                                 * `false` */
-    uint32_t mlp_chunk_tokens;  /* PL_AUTO: open, planned as 0; doubled while the micro-batch would
-                                 * have over PL_CHUNKS_OF_AUTO chunks */
-    uint64_t unpack_bytes;      /* of unpack_buffer; PL_AUTO_BYTES: open, planned as 0, and so is
-                                 * a micro-batch of over PL_UNPACK_TOKENS tokens */
+    uint32_t batch_size;  /* what the plan is for */
+    uint32_t recommended; /* the largest that fits; 0: none, not searched, or no budget */
+    /* A level that is open is planned as `full`, a chunk of the loss as pl_program_auto_chunk() has
+     * it, and the other keys as `false` or 0. Chunks are larger where the micro-batch would have
+     * over PL_CHUNKS_OF_AUTO of them, and over PL_UNPACK_TOKENS tokens nothing is unpacked in
+     * panels. */
+    struct pl_choices decided;
 };
 
 /* Nothing is decided; the batch is the job's own, 1 where that is open. Traits, budget,
@@ -78,8 +74,6 @@ uint64_t pl_question_unpack(const struct pl_question *q);
  * mlp_chunk_tokens at most. */
 uint64_t pl_question_most_tokens(const struct pl_question *q);
 uint32_t pl_question_most_samples(const struct pl_question *q); /* in so many tokens; at least 1 */
-/* Takes over what was decided of another question, but for the batch. */
-void pl_question_take(struct pl_question *q, const struct pl_question *from);
 /* The decisions, as values of the keys; the job's own where it has set them. */
 struct pl_decided pl_question_decided(const struct pl_question *q);
 /* Writes it into a job with the same open keys (spec.h). */

@@ -47,8 +47,8 @@ pl_err pl_agreed_sharding(struct pl_preflight *pf, bool open, uint32_t *sharding
 
 struct decision {
     uint64_t arena_bytes; /* of the rank that decided so */
-    uint64_t unpack_bytes;
-    uint32_t batch_size, recompute, loss_chunk_tokens, mlp_chunk_tokens;
+    struct pl_choices choices;
+    uint32_t batch_size;
     uint32_t open; /* the keys of these that the job leaves open, a bit each */
 };
 
@@ -63,10 +63,7 @@ static pl_err decision_of(const struct pl_question *q, struct decision *out, str
     PL_TRY(pl_question_measure(q, &held, d));
     *out = (struct decision){.arena_bytes = held.plan->arena_bytes,
                              .batch_size = q->batch_size,
-                             .recompute = q->recompute,
-                             .loss_chunk_tokens = q->loss_chunk_tokens,
-                             .mlp_chunk_tokens = q->mlp_chunk_tokens,
-                             .unpack_bytes = q->unpack_bytes,
+                             .choices = q->decided,
                              .open = open_keys(q->job)};
     pl_planned_finish(&held);
     return PL_ERR_OK;
@@ -91,9 +88,6 @@ pl_err pl_agreed_decision(struct pl_preflight *pf, struct pl_question *q, struct
         if (is_smaller(&all[r], &all[least])) least = r;
     }
     if (q->job->batch_size == PL_AUTO) q->batch_size = all[least].batch_size;
-    q->recompute = all[least].recompute;
-    q->loss_chunk_tokens = all[least].loss_chunk_tokens;
-    q->mlp_chunk_tokens = all[least].mlp_chunk_tokens;
-    q->unpack_bytes = all[least].unpack_bytes;
+    q->decided = all[least].choices;
     return PL_ERR_OK;
 }

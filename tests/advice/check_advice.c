@@ -147,9 +147,9 @@ static bool any_fits_with(struct pl_question *q) {
     for (uint32_t r = 0; r < pl_ladder_rungs(&ladder) && !fits; r++) {
         for (uint32_t c = 0; c < 2 * n && !fits; c++) { /* and the smallest chunk of the MLP */
             struct pl_planned p;
-            q->recompute = pl_ladder_value(&ladder, r);
-            q->loss_chunk_tokens = chunks[c / 2];
-            q->mlp_chunk_tokens = c % 2 ? PL_MLP_CHUNK_MIN : 0;
+            q->decided.gradient_checkpointing = pl_ladder_value(&ladder, r);
+            q->decided.loss_chunk_tokens = chunks[c / 2];
+            q->decided.mlp_chunk_tokens = c % 2 ? PL_MLP_CHUNK_MIN : 0;
             ck_assert_int_eq(pl_question_plan(q, NULL, &p, NULL), PL_ERR_OK);
             fits = p.plan->arena_bytes <= pl_budget_usable(&budget);
             pl_planned_finish(&p);
@@ -162,7 +162,7 @@ static bool any_fits_with(struct pl_question *q) {
 static bool any_fits(const struct pl_job *j, uint32_t batch) {
     struct pl_question *kept = PL_ASK(j, &model, &traits, &budget, batch);
     struct pl_question *let_go = PL_ASK(j, &model, &traits, &budget, batch);
-    let_go->in_backward = PL_TRI_TRUE;
+    let_go->decided.optimizer_in_backward = PL_TRI_TRUE;
     return any_fits_with(kept) || (pl_question_may_let_go(let_go) && any_fits_with(let_go));
 }
 
@@ -337,7 +337,7 @@ START_TEST(the_rows_of_the_job_and_of_auto_are_marked_and_other_mixes_are_worth_
     for (uint32_t i = 0; i < a.n_tradeoffs; i++) {
         const struct pl_tradeoff *t = &a.tradeoffs[i];
         ck_assert_int_eq(t->now, t->recompute == job.gradient_checkpointing);
-        ck_assert_int_eq(t->automatic, t->recompute == open.q.recompute);
+        ck_assert_int_eq(t->automatic, t->recompute == open.q.decided.gradient_checkpointing);
         ck_assert(!t->mixed || t->now || t->automatic || !pl_tradeoff_dominated(t));
         now += t->now;
         automatic += t->automatic;

@@ -447,7 +447,7 @@ START_TEST(a_batch_that_fits_keeps_its_gradients) {
         b.total_bytes -= (uint64_t)less;
         struct pl_question *q = PL_ASK(&job, &m, &traits, &b, 0);
         ck_assert_int_eq(pl_decide(q, PL_BATCH_LIMIT, &a, NULL, NULL), PL_ERR_OK);
-        ck_assert_uint_eq(q->in_backward, less ? PL_TRI_TRUE : PL_TRI_FALSE);
+        ck_assert_uint_eq(q->decided.optimizer_in_backward, less ? PL_TRI_TRUE : PL_TRI_FALSE);
         ck_assert_uint_ge(q->batch_size, less ? 2 : 1);
         ck_assert_uint_eq(q->batch_size, pl_u64_min(a.batch_size, pl_autobatch_limit(&job)));
         pl_autobatch_finish(&a);

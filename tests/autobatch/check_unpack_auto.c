@@ -66,10 +66,10 @@ START_TEST(matrices_stay_whole_wherever_anything_fits_that_way) {
     const uint64_t whole = needed("0", "0"), in_chunks = needed("128", "0");
     ck_assert_uint_lt(in_chunks, whole);
     struct pl_question q = decide(whole, &bytes, NULL);
-    ck_assert(q.unpack_bytes == PL_AUTO_BYTES && q.mlp_chunk_tokens == PL_AUTO);
+    ck_assert(q.decided.unpack_buffer == PL_AUTO_BYTES && q.decided.mlp_chunk_tokens == PL_AUTO);
     ck_assert_uint_eq(bytes, whole);
     q = decide(in_chunks, &bytes, NULL);
-    ck_assert(q.unpack_bytes == PL_AUTO_BYTES && q.mlp_chunk_tokens == 128);
+    ck_assert(q.decided.unpack_buffer == PL_AUTO_BYTES && q.decided.mlp_chunk_tokens == 128);
     ck_assert_uint_le(bytes, in_chunks);
 }
 END_TEST
@@ -83,8 +83,8 @@ START_TEST(the_largest_panels_that_fit_are_taken) {
     const uint64_t most = needed("0", panels[_i]);
     const struct pl_question q = decide(most, &bytes, &notes);
     ck_assert_uint_lt(most, needed("128", "0"));
-    ck_assert_uint_eq(q.unpack_bytes, PL_UNPACK_MIN << _i);
-    ck_assert(q.mlp_chunk_tokens == PL_AUTO);
+    ck_assert_uint_eq(q.decided.unpack_buffer, PL_UNPACK_MIN << _i);
+    ck_assert(q.decided.mlp_chunk_tokens == PL_AUTO);
     ck_assert_uint_eq(bytes, most);
     ck_assert_ptr_nonnull(strstr(pl_text_str(&notes), "unpack_buffer: auto is `"));
     ck_assert_ptr_nonnull(strstr(pl_text_str(&notes), panels[_i]));
@@ -97,10 +97,10 @@ START_TEST(chunks_come_with_panels_where_neither_is_enough) {
     const uint64_t most = needed("128", "16MiB");
     ck_assert_uint_lt(most, needed("0", "16MiB"));
     struct pl_question q = decide(most, &bytes, NULL);
-    ck_assert(q.unpack_bytes == PL_UNPACK_MIN && q.mlp_chunk_tokens == 128);
+    ck_assert(q.decided.unpack_buffer == PL_UNPACK_MIN && q.decided.mlp_chunk_tokens == 128);
     ck_assert_uint_eq(bytes, most);
     q = decide(most - 1, &bytes, NULL);
-    ck_assert(q.unpack_bytes == PL_AUTO_BYTES);
+    ck_assert(q.decided.unpack_buffer == PL_AUTO_BYTES);
 }
 END_TEST
 
@@ -113,7 +113,7 @@ START_TEST(others_are_left_alone) {
     ck_assert_int_eq(pl_autolevel_may_unpack(&q), _i < 3);
     if (_i < 3) set(others[_i].key, others[_i].value);
     ck_assert(!pl_autolevel_may_unpack(&q));
-    q.unpack_bytes = PL_UNPACK_MIN;
+    q.decided.unpack_buffer = PL_UNPACK_MIN;
     if (_i == 2) ck_assert(pl_question_unpack(&q) == PL_AUTO_BYTES);
 }
 END_TEST

@@ -39,13 +39,11 @@ static void same_text(const struct pl_job *a, const struct pl_job *b) {
 
 #define OPEN "model: m\nmode: full\nbatch_size: auto\n"
 
-static const struct pl_decided all_decided = {.are = true,
-                                              .batch_size = 3,
-                                              .gradient_checkpointing = PL_RECOMPUTE_LIGHT,
-                                              .loss_chunk_tokens = 96,
-                                              .optimizer_in_backward = PL_TRI_FALSE,
-                                              .mlp_chunk_tokens = 512,
-                                              .unpack_buffer = 1 << 20};
+static const struct pl_decided all_decided = {
+    .are = true,
+    .batch_size = 3,
+    .choices = {PL_RECOMPUTE_LIGHT, 96, PL_TRI_FALSE, 512, 1 << 20},
+};
 
 /* Every fact that there is. */
 static void learn_everything(struct pl_job_facts *f) {
@@ -148,7 +146,7 @@ START_TEST(a_smaller_micro_batch_is_decided_anew) {
     ask(OPEN "optimizer_in_backward: true\n");
     spec.facts.sharding = PL_SHARDING_GRADIENTS;
     spec.facts.decided = all_decided;
-    spec.facts.decided.optimizer_in_backward = PL_TRI_TRUE;
+    spec.facts.decided.choices.optimizer_in_backward = PL_TRI_TRUE;
     spec.facts.built = (struct pl_built){.is = true, .loss_chunk_tokens = 32};
     pl_resolve(&spec);
     for (uint32_t batch = 2; batch >= 1; batch--) {

@@ -209,7 +209,7 @@ START_TEST(the_largest_batch_is_that_of_the_level_that_was_chosen) {
     struct pl_estimate e;
     ask(&e, &job, &m, "lora", 0);
     job.gradient_checkpointing = _i ? PL_RECOMPUTE_AUTO : PL_RECOMPUTE_LIGHT;
-    q.recompute = PL_RECOMPUTE_LIGHT;
+    q.decided.gradient_checkpointing = PL_RECOMPUTE_LIGHT;
     struct pl_text text = {0};
     pl_estimate_text(&e, false, 80, &text);
     ck_assert_msg(strstr(pl_text_str(&text),
