@@ -1,7 +1,8 @@
 #include "runtime/data/parquet/unpack_parquet.h"
 
+#include "runtime/device/child_ask.h"
+
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <string.h>
@@ -18,6 +19,7 @@ struct answer {
 _Static_assert(sizeof(struct answer) <= PIPE_BUF, "an answer is written at once");
 
 struct work {
+    pid_t parent;
     int from, to;
     const char *path;
     const struct pl_parquet_wish *wish;
@@ -39,28 +41,14 @@ static void decode(const struct work *w, struct answer *a) {
 }
 
 /* Signals that end a run are its parent's to answer, and a crash leaves no file. */
-static _Noreturn void decode_and_exit(const struct work *w, pid_t parent, int answers) {
-    struct answer a = {.bytes = 0};
+static void decode_alone(const void *work, void *answer) {
+    const struct work *w = work;
     const struct rlimit none = {0, 0};
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) _exit(1);
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != w->parent) _exit(1);
     (void)setrlimit(RLIMIT_CORE, &none);
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
-    decode(w, &a);
-    const ssize_t n = write(answers, &a, sizeof a);
-    _exit(n != (ssize_t)sizeof a);
-}
-
-/* An answer that is cut short is that of a process that died. */
-static bool read_answer(int from, struct answer *a) {
-    size_t have = 0;
-    while (have < sizeof *a) {
-        const ssize_t n = read(from, (char *)a + have, sizeof *a - have);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return false;
-        have += (size_t)n;
-    }
-    return true;
+    decode(w, answer);
 }
 
 static pl_err no_process(const struct work *w, struct pl_diag *d) {
@@ -84,23 +72,16 @@ static pl_err died(const struct work *w, int status, struct pl_diag *d) {
 }
 
 static pl_err ask_process(const struct work *w, uint64_t *bytes, struct pl_diag *d) {
-    struct answer a;
-    int ends[2], status = 0;
-    const pid_t parent = getpid();
-    if (pipe2(ends, O_CLOEXEC) != 0) return no_process(w, d);
-    const pid_t child = fork();
-    if (child == 0) {
-        close(ends[0]);
-        decode_and_exit(w, parent, ends[1]);
+    struct answer a = {.bytes = 0};
+    int status = 0;
+    switch (pl_child_ask(decode_alone, w, &a, sizeof a, &status)) {
+    case PL_CHILD_NONE:
+        return no_process(w, d);
+    case PL_CHILD_DIED:
+        return died(w, status, d);
+    case PL_CHILD_ANSWERED:
+        break;
     }
-    const pl_err none = child < 0 ? no_process(w, d) : PL_ERR_OK;
-    close(ends[1]);
-    const bool answered = child > 0 && read_answer(ends[0], &a);
-    close(ends[0]);
-    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
-        continue;
-    if (none != PL_ERR_OK) return none;
-    if (!answered) return died(w, status, d);
     *bytes = a.bytes;
     if (a.d.err == PL_ERR_OK) return PL_ERR_OK;
     pl_diag_at(d, a.d.err, a.d.file[0] ? a.d.file : NULL, a.d.line, a.d.column, "%s", a.d.message);
@@ -112,7 +93,7 @@ pl_err pl_unpack_parquet(int fd, const char *path, const struct pl_parquet_wish 
                          struct pl_unpacked *all, struct pl_content *out, struct pl_diag *d) {
     uint64_t bytes = 0;
     PL_TRY(pl_unpacked_open(all, path, d));
-    const struct work w = {fd, all->fd, path, wish};
+    const struct work w = {getpid(), fd, all->fd, path, wish};
     PL_TRY(ask_process(&w, &bytes, d));
     *out = (struct pl_content){all->fd, all->bytes, bytes};
     all->bytes += bytes;
