@@ -1,7 +1,7 @@
 /* check_nvml.c - which GPU is asked, what it says, and what is said where there is none; the table
  * of GPUs. Through a fake library named by PLIMSOLL_NVML. */
 #include "estimator/card/cards.h"
-#include "runtime/device/cuda/nvml.h"
+#include "runtime/device/cuda/gpu_query.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -159,6 +159,29 @@ START_TEST(a_library_that_cannot_answer_is_no_device) {
 }
 END_TEST
 
+static int contexts; /* that this process has made */
+
+static pl_err describe_one(uint32_t ordinal, struct pl_gpu *out, struct pl_diag *d) {
+    contexts++;
+    if (ordinal > 0) return pl_diag_set(d, PL_ERR_NO_DEVICE, "one alone");
+    out->total_bytes = 5000 * MIB;
+    return PL_ERR_OK;
+}
+
+/* Q1 of gpu_query.h, and the words are those of NVML where CUDA has no such GPU either. */
+START_TEST(without_nvml_a_child_asks_cuda) {
+    const struct pl_device_ops ops = {.describe = describe_one};
+    struct pl_gpu gpu = {0};
+    struct pl_diag d = {0};
+    set("PLIMSOLL_NVML", "/nonexistent/libnvidia-ml.so.1");
+    ck_assert_int_eq(pl_gpu_query(&ops, 0, &gpu, &d), PL_ERR_OK);
+    ck_assert_uint_eq(gpu.total_bytes, 5000 * MIB);
+    ck_assert_int_eq(pl_gpu_query(&ops, 1, &gpu, &d), PL_ERR_NO_DEVICE);
+    ck_assert_msg(strstr(d.message, "no NVIDIA driver") != NULL, "%s", d.message);
+    ck_assert_int_eq(contexts, 0);
+}
+END_TEST
+
 static const struct {
     const char *name, *row;
     uint32_t sm, gb;
@@ -225,6 +248,7 @@ int main(void) {
     tcase_add_loop_test(tc, a_slice_is_described_and_not_its_gpu, 0, N(slices));
     tcase_add_test(tc, a_gpu_in_slices_that_has_none_says_so);
     tcase_add_loop_test(tc, a_library_that_cannot_answer_is_no_device, 0, 3);
+    tcase_add_test(tc, without_nvml_a_child_asks_cuda);
     tcase_add_loop_test(tc, a_card_is_known_by_the_words_of_its_name, 0, N(names));
     tcase_add_test(tc, a_row_of_the_table_is_plausible);
     suite_add_tcase(s, tc);

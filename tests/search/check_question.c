@@ -43,6 +43,7 @@ static uint64_t bytes_of(const struct pl_question *q) {
     return bytes;
 }
 
+/* Q2 */
 START_TEST(what_the_job_says_wins_over_what_was_decided) {
     struct pl_question q = ask(0);
     ck_assert_uint_eq(q.batch_size, 1); /* open */
