@@ -276,8 +276,9 @@ static double batch_of(const char *out) {
     return batch;
 }
 
-/* `batch_size: auto` is that of the rank with the smallest budget. It has as much as two samples
- * take without recomputation; each of the others could have the whole of its share at once. */
+/* G2 of agreed.h: `batch_size: auto` is that of the rank with the smallest budget. It has as much
+ * as two samples take without recomputation; each of the others could have the whole of its share
+ * at once. */
 START_TEST(the_smallest_budget_decides_for_all) {
     const unsigned ranks = budgets[_i].ranks;
     char devices[24], small[48]; /* textf's own do not last so long */
@@ -300,7 +301,7 @@ START_TEST(the_smallest_budget_decides_for_all) {
 }
 END_TEST
 
-/* Threads have scratch of their own: the same budget leads to other decisions. */
+/* G2, too. Threads have scratch of their own: the same budget leads to other decisions. */
 START_TEST(ranks_with_other_threads_decide_alike) {
     make("full", "batch_size: auto\n");
     for (int percent = 100; percent < 130; percent += 10) {
