@@ -595,9 +595,7 @@ static const struct pl_known_model known[] = {
        21504, "num_attention_heads": 32, "num_hidden_layers": 62, "num_key_value_heads":
        16, "query_pre_attn_scalar": 168, "rope_scaling": {"factor": 8.0, "rope_type":
        "linear"}, "sliding_window": 1024, "torch_dtype": "bfloat16"})},
-    {"Qwen3.5-2B",
-     IDS("Qwen/Qwen3.5-2B"),
-     NULL,
+    {"Qwen3.5-2B", IDS("Qwen/Qwen3.5-2B"), NULL,
      CONFIG({"architectures": ["Qwen3_5ForCausalLM"], "model_type": "qwen3_5_text",
        "attention_bias": false, "attention_dropout": 0.0, "dtype": "bfloat16", "eos_token_id":
        248044, "full_attention_interval": 4, "head_dim": 256, "hidden_act": "silu", "hidden_size":
@@ -608,35 +606,15 @@ static const struct pl_known_model known[] = {
        "rope_parameters": {"mrope_interleaved": true, "mrope_section": [11, 11, 10], "rope_type":
        "default", "rope_theta": 10000000, "partial_rotary_factor": 0.25}, "tie_word_embeddings":
        true, "vocab_size": 248320})},
-    {"Qwen3.5-9B",
-     IDS("Qwen/Qwen3.5-9B"),
-     NULL,
-     CONFIG({"architectures": ["Qwen3_5ForCausalLM"], "model_type": "qwen3_5_text",
-       "attention_bias": false, "attention_dropout": 0.0, "dtype": "bfloat16", "eos_token_id":
-       248044, "full_attention_interval": 4, "head_dim": 256, "hidden_act": "silu", "hidden_size":
-       4096, "initializer_range": 0.02, "intermediate_size": 12288, "linear_conv_kernel_dim": 4,
-       "linear_key_head_dim": 128, "linear_num_key_heads": 16, "linear_num_value_heads": 32,
-       "linear_value_head_dim": 128, "max_position_embeddings": 262144, "num_attention_heads":
-       16, "num_hidden_layers": 32, "num_key_value_heads": 4, "rms_norm_eps": 1e-06,
-       "rope_parameters": {"mrope_interleaved": true, "mrope_section": [11, 11, 10], "rope_type":
-       "default", "rope_theta": 10000000, "partial_rotary_factor": 0.25}, "tie_word_embeddings":
-       false, "vocab_size": 248320})},
-    {"Qwen3.5-27B",
-     IDS("Qwen/Qwen3.5-27B"),
-     NULL,
-     CONFIG({"architectures": ["Qwen3_5ForCausalLM"], "model_type": "qwen3_5_text",
-       "attention_bias": false, "attention_dropout": 0.0, "dtype": "bfloat16", "eos_token_id":
-       248044, "full_attention_interval": 4, "head_dim": 256, "hidden_act": "silu", "hidden_size":
-       5120, "initializer_range": 0.02, "intermediate_size": 17408, "linear_conv_kernel_dim": 4,
-       "linear_key_head_dim": 128, "linear_num_key_heads": 16, "linear_num_value_heads": 48,
-       "linear_value_head_dim": 128, "max_position_embeddings": 262144, "num_attention_heads":
-       24, "num_hidden_layers": 64, "num_key_value_heads": 4, "rms_norm_eps": 1e-06,
-       "rope_parameters": {"mrope_interleaved": true, "mrope_section": [11, 11, 10], "rope_type":
-       "default", "rope_theta": 10000000, "partial_rotary_factor": 0.25}, "tie_word_embeddings":
-       false, "vocab_size": 248320})},
-    {"Gemma-4-31B",
-     IDS("google/gemma-4-31B-it"),
-     NULL,
+    {"Qwen3.5-9B", IDS("Qwen/Qwen3.5-9B"), "Qwen3.5-2B",
+     CONFIG({"hidden_size": 4096, "intermediate_size": 12288, "linear_num_value_heads": 32,
+       "num_attention_heads": 16, "num_hidden_layers": 32, "num_key_value_heads": 4,
+       "tie_word_embeddings": false})},
+    {"Qwen3.5-27B", IDS("Qwen/Qwen3.5-27B"), "Qwen3.5-2B",
+     CONFIG({"hidden_size": 5120, "intermediate_size": 17408, "linear_num_value_heads": 48,
+       "num_attention_heads": 24, "num_hidden_layers": 64, "num_key_value_heads": 4,
+       "tie_word_embeddings": false})},
+    {"Gemma-4-31B", IDS("google/gemma-4-31B-it"), NULL,
      CONFIG({"architectures": ["Gemma4ForCausalLM"], "model_type": "gemma4_text",
        "attention_k_eq_v": true, "bos_token_id": 2, "eos_token_id": 1, "pad_token_id": 0,
        "final_logit_softcapping": 30.0, "global_head_dim": 512, "head_dim": 256, "hidden_size":
@@ -647,16 +625,12 @@ static const struct pl_known_model known[] = {
        {"partial_rotary_factor": 0.25, "rope_theta": 1000000.0, "rope_type": "proportional"},
        "sliding_attention": {"rope_theta": 10000.0, "rope_type": "default"}}, "sliding_window":
        1024, "dtype": "bfloat16", "vocab_size": 262144})},
-    {"Gemma-4-E4B",
-     IDS("google/gemma-4-E4B-it"),
-     "Gemma-4-31B",
+    {"Gemma-4-E4B", IDS("google/gemma-4-E4B-it"), "Gemma-4-31B",
      CONFIG({"attention_k_eq_v": false, "hidden_size": 2560, "hidden_size_per_layer_input": 256,
        "intermediate_size": 10240, "max_position_embeddings": 131072, "num_attention_heads": 8,
        "num_hidden_layers": 42, "num_key_value_heads": 2, "num_kv_shared_layers": 18,
        "sliding_window": 512})},
-    {"Gemma-4-E2B",
-     IDS("google/gemma-4-E2B-it", "google/gemma-4-E2B"),
-     "Gemma-4-E4B",
+    {"Gemma-4-E2B", IDS("google/gemma-4-E2B-it", "google/gemma-4-E2B"), "Gemma-4-E4B",
      CONFIG({"hidden_size": 1536, "intermediate_size": 6144, "layer_types": ["sliding_attention",
        "sliding_attention", "sliding_attention", "sliding_attention", "full_attention",
        "sliding_attention", "sliding_attention", "sliding_attention", "sliding_attention",
@@ -667,8 +641,7 @@ static const struct pl_known_model known[] = {
        "sliding_attention", "sliding_attention", "sliding_attention", "sliding_attention",
        "full_attention", "sliding_attention", "sliding_attention", "sliding_attention",
        "sliding_attention", "full_attention"], "num_hidden_layers": 35, "num_key_value_heads": 1,
-       "num_kv_shared_layers": 20,
-       "use_double_wide_mlp": true})},
+       "num_kv_shared_layers": 20, "use_double_wide_mlp": true})},
     {"Mistral-7B-v0.1",
      IDS("mistralai/Mistral-7B-v0.1", "unsloth/mistral-7b", "mistralai/Mistral-7B-Instruct-v0.1",
          "unsloth/mistral-7b-instruct-v0.1"),

@@ -170,7 +170,7 @@ START_TEST(a_halved_step_keeps_its_pairs_and_its_loss) {
 }
 END_TEST
 
-/* What a checkpoint after the halving has is enough to continue to the same bits. */
+/* A checkpoint after the halving has enough to continue to the same bits. */
 START_TEST(a_run_that_was_halved_resumes_to_the_bit) {
     const struct kind *k = &kinds[_i];
     const char *const fault = "debug_inject=device_oom@step=1";

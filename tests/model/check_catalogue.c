@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define N_MODELS 94
+#define N_MODELS 97
 #define N_IDS    331
 
 static const struct pl_known_model *known(int i) {

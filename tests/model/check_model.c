@@ -597,30 +597,6 @@ START_TEST(layers_without_positions_follow_list_or_interval) {
 }
 END_TEST
 
-START_TEST(layers_of_linear_attention_follow_list_or_interval) {
-    struct pl_model m = changed("{\"model_type\":\"qwen3_5_text\",\"num_hidden_layers\":5}");
-    for (int i = 0; i < 5; i++) {
-        const bool full = i == 3;
-        ck_assert_int_eq(m.layer[i].kind, full ? PL_LAYER_GATED_ATTENTION : PL_LAYER_GATED_DELTA);
-        ck_assert_uint_eq(m.layer[i].kv_heads, full ? m.kv_heads : 0);
-        ck_assert_uint_eq(m.layer[i].rope, full ? 0 : PL_NO_ROPE);
-    }
-    ck_assert(m.unit_offset && m.qk_norm);
-    m = changed("{\"model_type\":\"qwen3_5_text\",\"full_attention_interval\":2}");
-    ck_assert_int_eq(m.layer[0].kind, PL_LAYER_GATED_DELTA);
-    ck_assert_int_eq(m.layer[1].kind, PL_LAYER_GATED_ATTENTION);
-    m = changed("{\"model_type\":\"qwen3_5_text\",\"full_attention_interval\":2,"
-                "\"layer_types\":[\"full_attention\",\"linear_attention\"]}");
-    ck_assert_int_eq(m.layer[0].kind, PL_LAYER_GATED_ATTENTION);
-    ck_assert_int_eq(m.layer[1].kind, PL_LAYER_GATED_DELTA);
-    m = read_good("Qwen3.5-27B/config.json");
-    ck_assert_uint_eq(m.rope[0].dim, 64);
-    ck_assert_double_eq(m.rope[0].theta, 1e7);
-    ck_assert_uint_eq(m.delta.value_heads, 48);
-    ck_assert_uint_eq(pl_delta_channels(&m.delta), 10240);
-}
-END_TEST
-
 /* Configurations whose layers are those of Gemma3TextConfig of transformers 5.23, in the keys of
  * 4.57 and of 5. */
 static const struct {
@@ -790,7 +766,6 @@ int main(void) {
     tcase_add_test(t, rope_settings_are_read_in_both_spellings);
     tcase_add_test(t, longrope_scales_cos_and_sin_by_the_stretch);
     tcase_add_test(t, layers_without_positions_follow_list_or_interval);
-    tcase_add_test(t, layers_of_linear_attention_follow_list_or_interval);
     tcase_add_loop_test(t, gemma_layers_have_windows_and_ropes_of_their_own, 0,
                         sizeof gemma_layers / sizeof *gemma_layers);
     tcase_add_test(t, a_wrapper_reads_as_its_language_model);
