@@ -44,9 +44,7 @@ static const struct pl_known_model known[] = {
        "intermediate_size": 13824, "max_position_embeddings": 4096, "num_attention_heads": 40,
        "num_hidden_layers": 40, "num_key_value_heads": 40, "rms_norm_eps": 1e-05, "rope_scaling":
        null, "tie_word_embeddings": false, "torch_dtype": "float16", "vocab_size": 32000})},
-    {"Llama-2-13B-bnb-4bit",
-     IDS("unsloth/llama-2-13b-bnb-4bit"),
-     "Llama-2-13B",
+    {"Llama-2-13B-bnb-4bit", IDS("unsloth/llama-2-13b-bnb-4bit"), "Llama-2-13B",
      FOUR_BITS},
     {"Llama-2-70B",
      IDS("meta-llama/Llama-2-70b-hf", "NousResearch/", "meta-llama/Llama-2-70b-chat-hf",
@@ -66,9 +64,7 @@ static const struct pl_known_model known[] = {
        "num_hidden_layers": 32, "num_key_value_heads": 32, "rms_norm_eps": 1e-05, "rope_scaling":
        null, "rope_theta": 1000000, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
        "vocab_size": 32016})},
-    {"CodeLlama-13B",
-     IDS("codellama/CodeLlama-13b-hf"),
-     NULL,
+    {"CodeLlama-13B", IDS("codellama/CodeLlama-13b-hf"), NULL,
      CONFIG({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "bos_token_id": 1,
        "eos_token_id": 2, "hidden_act": "silu", "hidden_size": 5120, "initializer_range": 0.02,
        "intermediate_size": 13824, "max_position_embeddings": 16384, "num_attention_heads": 40,
@@ -90,9 +86,7 @@ static const struct pl_known_model known[] = {
      IDS("unsloth/llama-3-8b-bnb-4bit", "unsloth/llama-3-8b-Instruct-bnb-4bit"),
      "Llama-3-8B",
      FOUR_BITS},
-    {"Hermes-2-Pro-Llama-3-8B",
-     IDS("NousResearch/Hermes-2-Pro-Llama-3-8B"),
-     "Llama-3-8B",
+    {"Hermes-2-Pro-Llama-3-8B", IDS("NousResearch/Hermes-2-Pro-Llama-3-8B"), "Llama-3-8B",
      CONFIG({"vocab_size": 128288})},
     {"Llama-3.1-70B",
      IDS("meta-llama/Llama-3.1-70B", "meta-llama/Llama-3.1-70B-Instruct",
@@ -192,9 +186,7 @@ static const struct pl_known_model known[] = {
      IDS("unsloth/tinyllama-bnb-4bit", "unsloth/tinyllama-chat-bnb-4bit"),
      "TinyLlama-1.1B",
      FOUR_BITS},
-    {"SmolLM2-135M",
-     IDS("HuggingFaceTB/SmolLM2-135M", "HuggingFaceTB/SmolLM2-135M-Instruct"),
-     NULL,
+    {"SmolLM2-135M", IDS("HuggingFaceTB/SmolLM2-135M", "HuggingFaceTB/SmolLM2-135M-Instruct"), NULL,
      CONFIG({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "attention_bias":
        false, "attention_dropout": 0.0, "bos_token_id": 1, "eos_token_id": 2, "hidden_act": "silu",
        "hidden_size": 576, "initializer_range": 0.041666666666666664, "intermediate_size": 1536,
@@ -206,9 +198,7 @@ static const struct pl_known_model known[] = {
      IDS("HuggingFaceTB/SmolLM-135M", "unsloth/", "HuggingFaceTB/SmolLM-135M-Instruct", "unsloth/"),
      "SmolLM2-135M",
      CONFIG({"max_position_embeddings": 2048, "rope_theta": 10000.0})},
-    {"SmolLM2-360M",
-     IDS("HuggingFaceTB/SmolLM2-360M", "HuggingFaceTB/SmolLM2-360M-Instruct"),
-     NULL,
+    {"SmolLM2-360M", IDS("HuggingFaceTB/SmolLM2-360M", "HuggingFaceTB/SmolLM2-360M-Instruct"), NULL,
      CONFIG({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "attention_bias":
        false, "attention_dropout": 0.0, "bos_token_id": 1, "eos_token_id": 2, "hidden_act": "silu",
        "hidden_size": 960, "initializer_range": 0.02, "intermediate_size": 2560,
@@ -220,9 +210,7 @@ static const struct pl_known_model known[] = {
      IDS("HuggingFaceTB/SmolLM-360M", "unsloth/", "HuggingFaceTB/SmolLM-360M-Instruct", "unsloth/"),
      "SmolLM2-360M",
      CONFIG({"max_position_embeddings": 2048, "rope_theta": 10000.0})},
-    {"SmolLM2-1.7B",
-     IDS("HuggingFaceTB/SmolLM2-1.7B", "HuggingFaceTB/SmolLM2-1.7B-Instruct"),
-     NULL,
+    {"SmolLM2-1.7B", IDS("HuggingFaceTB/SmolLM2-1.7B", "HuggingFaceTB/SmolLM2-1.7B-Instruct"), NULL,
      CONFIG({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "attention_bias":
        false, "attention_dropout": 0.0, "bos_token_id": 0, "eos_token_id": 0, "hidden_act": "silu",
        "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 8192,
@@ -234,9 +222,7 @@ static const struct pl_known_model known[] = {
      IDS("HuggingFaceTB/SmolLM-1.7B", "unsloth/", "HuggingFaceTB/SmolLM-1.7B-Instruct", "unsloth/"),
      "SmolLM2-1.7B",
      CONFIG({"max_position_embeddings": 2048, "rope_theta": 10000.0})},
-    {"SmolLM3-3B",
-     IDS("HuggingFaceTB/SmolLM3-3B", "HuggingFaceTB/SmolLM3-3B-Base"),
-     NULL,
+    {"SmolLM3-3B", IDS("HuggingFaceTB/SmolLM3-3B", "HuggingFaceTB/SmolLM3-3B-Base"), NULL,
      CONFIG({"architectures": ["SmolLM3ForCausalLM"], "model_type": "smollm3", "attention_bias":
        false, "attention_dropout": 0.0, "bos_token_id": 128000, "eos_token_id": 128012,
        "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size":
@@ -271,9 +257,7 @@ static const struct pl_known_model known[] = {
          "unsloth/Qwen2.5-Coder-0.5B-bnb-4bit", "unsloth/Qwen2.5-Coder-0.5B-Instruct-bnb-4bit"),
      "Qwen2.5-0.5B",
      FOUR_BITS},
-    {"Qwen2.5-1.5B",
-     IDS("Qwen/Qwen2.5-1.5B", "unsloth/"),
-     NULL,
+    {"Qwen2.5-1.5B", IDS("Qwen/Qwen2.5-1.5B", "unsloth/"), NULL,
      CONFIG({"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "attention_dropout":
        0.0, "bos_token_id": 151643, "dtype": "float16", "eos_token_id": 151643, "hidden_act":
        "silu", "hidden_size": 1536, "initializer_range": 0.02, "intermediate_size": 8960,
@@ -288,9 +272,7 @@ static const struct pl_known_model known[] = {
        1e-06, "rope_parameters": {"rope_theta": 1000000.0, "rope_type": "default"},
        "sliding_window": null, "tie_word_embeddings": true, "use_sliding_window": false,
        "vocab_size": 151936})},
-    {"Qwen2.5-1.5B-bnb-4bit",
-     IDS("unsloth/Qwen2.5-1.5B-bnb-4bit"),
-     "Qwen2.5-1.5B",
+    {"Qwen2.5-1.5B-bnb-4bit", IDS("unsloth/Qwen2.5-1.5B-bnb-4bit"), "Qwen2.5-1.5B",
      FOUR_BITS},
     {"Qwen2.5-1.5B-Instruct",
      IDS("Qwen/Qwen2.5-1.5B-Instruct", "unsloth/", "Qwen/Qwen2.5-Coder-1.5B", "unsloth/",
@@ -328,9 +310,7 @@ static const struct pl_known_model known[] = {
          "unsloth/Qwen2.5-Coder-3B-bnb-4bit", "unsloth/Qwen2.5-Coder-3B-Instruct-bnb-4bit"),
      "Qwen2.5-3B",
      FOUR_BITS},
-    {"Qwen2.5-7B",
-     IDS("Qwen/Qwen2.5-7B", "unsloth/"),
-     NULL,
+    {"Qwen2.5-7B", IDS("Qwen/Qwen2.5-7B", "unsloth/"), NULL,
      CONFIG({"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "attention_dropout":
        0.0, "bos_token_id": 151643, "eos_token_id": 151643, "hidden_act": "silu", "hidden_size":
        3584, "initializer_range": 0.02, "intermediate_size": 18944, "max_position_embeddings":
@@ -338,9 +318,7 @@ static const struct pl_known_model known[] = {
        "num_key_value_heads": 4, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "sliding_window":
      131072, "tie_word_embeddings": false, "torch_dtype": "bfloat16", "use_sliding_window": false,
        "vocab_size": 152064})},
-    {"Qwen2.5-7B-bnb-4bit",
-     IDS("unsloth/Qwen2.5-7B-bnb-4bit"),
-     "Qwen2.5-7B",
+    {"Qwen2.5-7B-bnb-4bit", IDS("unsloth/Qwen2.5-7B-bnb-4bit"), "Qwen2.5-7B",
      FOUR_BITS},
     {"Qwen2.5-7B-Instruct",
      IDS("Qwen/Qwen2.5-7B-Instruct", "unsloth/", "Qwen/Qwen2.5-Coder-7B", "unsloth/",
@@ -399,9 +377,7 @@ static const struct pl_known_model known[] = {
          "Qwen/QwQ-32B-Preview", "unsloth/"),
      "Qwen2.5-32B",
      CONFIG({"max_position_embeddings": 32768})},
-    {"Qwen2.5-72B",
-     IDS("Qwen/Qwen2.5-72B", "unsloth/"),
-     NULL,
+    {"Qwen2.5-72B", IDS("Qwen/Qwen2.5-72B", "unsloth/"), NULL,
      CONFIG({"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "attention_dropout":
        0.0, "bos_token_id": 151643, "eos_token_id": 151643, "hidden_act": "silu", "hidden_size":
        8192, "initializer_range": 0.02, "intermediate_size": 29568, "max_position_embeddings":
@@ -409,17 +385,13 @@ static const struct pl_known_model known[] = {
        "num_key_value_heads": 8, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "sliding_window":
      131072, "tie_word_embeddings": false, "torch_dtype": "bfloat16", "use_sliding_window": false,
        "vocab_size": 152064})},
-    {"Qwen2.5-72B-Instruct",
-     IDS("Qwen/Qwen2.5-72B-Instruct", "unsloth/"),
-     "Qwen2.5-72B",
+    {"Qwen2.5-72B-Instruct", IDS("Qwen/Qwen2.5-72B-Instruct", "unsloth/"), "Qwen2.5-72B",
      CONFIG({"max_position_embeddings": 32768})},
     {"Qwen2.5-Math-72B",
      IDS("Qwen/Qwen2.5-Math-72B", "unsloth/", "Qwen/Qwen2.5-Math-72B-Instruct", "unsloth/"),
      "Qwen2.5-72B",
      CONFIG({"max_position_embeddings": 4096, "rope_theta": 10000.0})},
-    {"Qwen3-0.6B",
-     IDS("Qwen/Qwen3-0.6B", "unsloth/", "Qwen/Qwen3-0.6B-Base", "unsloth/"),
-     NULL,
+    {"Qwen3-0.6B", IDS("Qwen/Qwen3-0.6B", "unsloth/", "Qwen/Qwen3-0.6B-Base", "unsloth/"), NULL,
      CONFIG({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "attention_bias":
        false, "attention_dropout": 0.0, "bos_token_id": 151643, "eos_token_id": 151645, "head_dim":
        128, "hidden_act": "silu", "hidden_size": 1024, "initializer_range": 0.02,
@@ -432,9 +404,7 @@ static const struct pl_known_model known[] = {
      IDS("unsloth/Qwen3-0.6B-bnb-4bit", "unsloth/Qwen3-0.6B-Base-bnb-4bit"),
      "Qwen3-0.6B",
      FOUR_BITS},
-    {"Qwen3-1.7B",
-     IDS("Qwen/Qwen3-1.7B", "unsloth/", "Qwen/Qwen3-1.7B-Base", "unsloth/"),
-     NULL,
+    {"Qwen3-1.7B", IDS("Qwen/Qwen3-1.7B", "unsloth/", "Qwen/Qwen3-1.7B-Base", "unsloth/"), NULL,
      CONFIG({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "attention_bias":
        false, "attention_dropout": 0.0, "bos_token_id": 151643, "eos_token_id": 151645, "head_dim":
        128, "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02,
@@ -447,9 +417,7 @@ static const struct pl_known_model known[] = {
      IDS("unsloth/Qwen3-1.7B-bnb-4bit", "unsloth/Qwen3-1.7B-Base-bnb-4bit"),
      "Qwen3-1.7B",
      FOUR_BITS},
-    {"Qwen3-4B",
-     IDS("Qwen/Qwen3-4B", "unsloth/", "Qwen/Qwen3-4B-Base", "unsloth/"),
-     NULL,
+    {"Qwen3-4B", IDS("Qwen/Qwen3-4B", "unsloth/", "Qwen/Qwen3-4B-Base", "unsloth/"), NULL,
      CONFIG({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "attention_bias":
        false, "attention_dropout": 0.0, "bos_token_id": 151643, "eos_token_id": 151645, "head_dim":
        128, "hidden_act": "silu", "hidden_size": 2560, "initializer_range": 0.02,
@@ -466,9 +434,7 @@ static const struct pl_known_model known[] = {
      IDS("Qwen/Qwen3-4B-Instruct-2507", "unsloth/", "Qwen/Qwen3-4B-Thinking-2507", "unsloth/"),
      "Qwen3-4B",
      CONFIG({"max_position_embeddings": 262144, "rope_theta": 5000000})},
-    {"Qwen3-8B",
-     IDS("Qwen/Qwen3-8B", "unsloth/", "Qwen/Qwen3-8B-Base", "unsloth/"),
-     NULL,
+    {"Qwen3-8B", IDS("Qwen/Qwen3-8B", "unsloth/", "Qwen/Qwen3-8B-Base", "unsloth/"), NULL,
      CONFIG({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "attention_bias":
        false, "attention_dropout": 0.0, "bos_token_id": 151643, "eos_token_id": 151645, "head_dim":
        128, "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02,
@@ -481,9 +447,7 @@ static const struct pl_known_model known[] = {
      IDS("unsloth/Qwen3-8B-bnb-4bit", "unsloth/Qwen3-8B-Base-bnb-4bit"),
      "Qwen3-8B",
      FOUR_BITS},
-    {"Qwen3-14B",
-     IDS("Qwen/Qwen3-14B", "unsloth/", "Qwen/Qwen3-14B-Base", "unsloth/"),
-     NULL,
+    {"Qwen3-14B", IDS("Qwen/Qwen3-14B", "unsloth/", "Qwen/Qwen3-14B-Base", "unsloth/"), NULL,
      CONFIG({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "attention_bias":
        false, "attention_dropout": 0.0, "bos_token_id": 151643, "eos_token_id": 151645, "head_dim":
        128, "hidden_act": "silu", "hidden_size": 5120, "initializer_range": 0.02,
@@ -496,9 +460,7 @@ static const struct pl_known_model known[] = {
      IDS("unsloth/Qwen3-14B-bnb-4bit", "unsloth/Qwen3-14B-Base-bnb-4bit"),
      "Qwen3-14B",
      FOUR_BITS},
-    {"Qwen3-32B",
-     IDS("Qwen/Qwen3-32B", "unsloth/"),
-     NULL,
+    {"Qwen3-32B", IDS("Qwen/Qwen3-32B", "unsloth/"), NULL,
      CONFIG({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "attention_bias":
        false, "attention_dropout": 0.0, "bos_token_id": 151643, "eos_token_id": 151645, "head_dim":
        128, "hidden_act": "silu", "hidden_size": 5120, "initializer_range": 0.02,
@@ -507,9 +469,7 @@ static const struct pl_known_model known[] = {
        1e-06, "rope_scaling": null, "rope_theta": 1000000, "sliding_window": null,
        "tie_word_embeddings": false, "torch_dtype": "bfloat16", "use_sliding_window": false,
        "vocab_size": 151936})},
-    {"Qwen3-32B-bnb-4bit",
-     IDS("unsloth/Qwen3-32B-bnb-4bit"),
-     "Qwen3-32B",
+    {"Qwen3-32B-bnb-4bit", IDS("unsloth/Qwen3-32B-bnb-4bit"), "Qwen3-32B",
      FOUR_BITS},
     {"Ministral-3-3B",
      IDS("mistralai/Ministral-3-3B-Base-2512", "unsloth/", "mistralai/Ministral-3-3B-Instruct-2512",
@@ -595,6 +555,34 @@ static const struct pl_known_model known[] = {
        21504, "num_attention_heads": 32, "num_hidden_layers": 62, "num_key_value_heads":
        16, "query_pre_attn_scalar": 168, "rope_scaling": {"factor": 8.0, "rope_type":
        "linear"}, "sliding_window": 1024, "torch_dtype": "bfloat16"})},
+    {"Qwen3-30B-A3B", IDS("Qwen/Qwen3-30B-A3B", "Qwen/Qwen3-30B-A3B-Base"), NULL,
+     CONFIG({"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "attention_bias":
+       false, "attention_dropout": 0.0, "bos_token_id": 151643, "decoder_sparse_step": 1,
+       "eos_token_id": 151643, "head_dim": 128, "hidden_act": "silu", "hidden_size": 2048,
+       "initializer_range": 0.02, "intermediate_size": 6144, "max_position_embeddings": 32768,
+       "mlp_only_layers": [], "moe_intermediate_size": 768, "norm_topk_prob": true,
+       "num_attention_heads": 32, "num_experts": 128, "num_experts_per_tok": 8, "num_hidden_layers":
+       48, "num_key_value_heads": 4, "output_router_logits": false, "rms_norm_eps": 1e-06,
+       "rope_theta": 1000000, "router_aux_loss_coef": 0.001, "tie_word_embeddings": false,
+       "torch_dtype": "bfloat16", "use_sliding_window": false, "vocab_size": 151936})},
+    {"gpt-oss-20b", IDS("openai/gpt-oss-20b"), NULL,
+     CONFIG({"architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "attention_bias":
+       true, "attention_dropout": 0.0, "eos_token_id": 200002, "experts_per_token": 4, "head_dim":
+       64, "hidden_act": "silu", "hidden_size": 2880, "initial_context_length": 4096,
+       "initializer_range": 0.02, "intermediate_size": 2880, "layer_types": ["sliding_attention",
+       "full_attention", "sliding_attention", "full_attention", "sliding_attention",
+       "full_attention", "sliding_attention", "full_attention", "sliding_attention",
+       "full_attention", "sliding_attention", "full_attention", "sliding_attention",
+       "full_attention", "sliding_attention", "full_attention", "sliding_attention",
+       "full_attention", "sliding_attention", "full_attention", "sliding_attention",
+       "full_attention", "sliding_attention", "full_attention"], "max_position_embeddings": 131072,
+       "num_attention_heads": 64, "num_experts_per_tok": 4, "num_hidden_layers": 24,
+       "num_key_value_heads": 8, "num_local_experts": 32, "output_router_logits": false,
+       "pad_token_id": 199999, "quantization_config": {"quant_method": "mxfp4"}, "rms_norm_eps":
+       1e-05, "rope_scaling": {"beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0,
+       "original_max_position_embeddings": 4096, "rope_type": "yarn", "truncate": false},
+       "rope_theta": 150000, "router_aux_loss_coef": 0.9, "sliding_window": 128, "swiglu_limit":
+       7.0, "tie_word_embeddings": false, "vocab_size": 201088})},
     {"Qwen3.5-2B", IDS("Qwen/Qwen3.5-2B"), NULL,
      CONFIG({"architectures": ["Qwen3_5ForCausalLM"], "model_type": "qwen3_5_text",
        "attention_bias": false, "attention_dropout": 0.0, "dtype": "bfloat16", "eos_token_id":
@@ -704,9 +692,7 @@ static const struct pl_known_model known[] = {
          "unsloth/Mistral-Small-24B-Instruct-2501-bnb-4bit"),
      "Mistral-Small-24B",
      FOUR_BITS},
-    {"Mistral-Small-22B",
-     IDS("mistralai/Mistral-Small-Instruct-2409", "unsloth/"),
-     NULL,
+    {"Mistral-Small-22B", IDS("mistralai/Mistral-Small-Instruct-2409", "unsloth/"), NULL,
      CONFIG({"architectures": ["MistralForCausalLM"], "model_type": "mistral",
        "attention_dropout": 0.0, "bos_token_id": 1, "eos_token_id": 2, "head_dim": 128,
        "hidden_act": "silu", "hidden_size": 6144, "initializer_range": 0.02, "intermediate_size":
@@ -717,9 +703,7 @@ static const struct pl_known_model known[] = {
      IDS("unsloth/Mistral-Small-Instruct-2409-bnb-4bit"),
      "Mistral-Small-22B",
      FOUR_BITS},
-    {"Phi-4",
-     IDS("microsoft/phi-4"),
-     NULL,
+    {"Phi-4", IDS("microsoft/phi-4"), NULL,
      CONFIG({"architectures": ["Phi3ForCausalLM"], "model_type": "phi3", "attention_bias": false,
        "attention_dropout": 0.0, "bos_token_id": 100257, "embd_pdrop": 0.0, "eos_token_id": 100257,
        "hidden_act": "silu", "hidden_size": 5120, "initializer_range": 0.02, "intermediate_size":
@@ -728,13 +712,9 @@ static const struct pl_known_model known[] = {
        "resid_pdrop": 0.0, "rms_norm_eps": 1e-05, "rope_scaling": null, "rope_theta": 250000,
        "sliding_window": null, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
        "vocab_size": 100352})},
-    {"Phi-4-reasoning",
-     IDS("microsoft/Phi-4-reasoning", "microsoft/Phi-4-reasoning-plus"),
-     "Phi-4",
+    {"Phi-4-reasoning", IDS("microsoft/Phi-4-reasoning", "microsoft/Phi-4-reasoning-plus"), "Phi-4",
      CONFIG({"max_position_embeddings": 32768, "rope_theta": 500000})},
-    {"Phi-4-mini",
-     IDS("microsoft/Phi-4-mini-instruct"),
-     NULL,
+    {"Phi-4-mini", IDS("microsoft/Phi-4-mini-instruct"), NULL,
      CONFIG({"architectures": ["Phi3ForCausalLM"], "model_type": "phi3", "attention_bias": false,
        "attention_dropout": 0.0, "bos_token_id": 199999, "embd_pdrop": 0.0, "eos_token_id": 199999,
        "hidden_act": "silu", "hidden_size": 3072, "initializer_range": 0.02, "intermediate_size":
@@ -753,9 +733,7 @@ static const struct pl_known_model known[] = {
        1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0], "type": "longrope"}, "rope_theta": 10000.0,
        "sliding_window": 262144, "tie_word_embeddings": true, "torch_dtype": "bfloat16",
        "vocab_size": 200064})},
-    {"Phi-3.5-mini",
-     IDS("microsoft/Phi-3.5-mini-instruct"),
-     NULL,
+    {"Phi-3.5-mini", IDS("microsoft/Phi-3.5-mini-instruct"), NULL,
      CONFIG({"architectures": ["Phi3ForCausalLM"], "model_type": "phi3", "attention_bias": false,
        "attention_dropout": 0.0, "bos_token_id": 1, "embd_pdrop": 0.0, "eos_token_id": 32000,
        "hidden_act": "silu", "hidden_size": 3072, "initializer_range": 0.02, "intermediate_size":
@@ -787,9 +765,7 @@ static const struct pl_known_model known[] = {
        2.2199995517730713, 2.5899994373321533, 2.729999542236328, 2.749999523162842,
        2.8399994373321533], "type": "longrope"}, "rope_theta": 10000.0, "sliding_window": 262144,
        "tie_word_embeddings": false, "torch_dtype": "bfloat16", "vocab_size": 32064})},
-    {"Phi-3-mini-4k",
-     IDS("microsoft/Phi-3-mini-4k-instruct"),
-     "Phi-3.5-mini",
+    {"Phi-3-mini-4k", IDS("microsoft/Phi-3-mini-4k-instruct"), "Phi-3.5-mini",
      CONFIG({"max_position_embeddings": 4096, "rope_scaling": null, "sliding_window": 2047})},
 };
 /* clang-format on */

@@ -80,7 +80,7 @@ END_TEST
 START_TEST(models_are_the_catalogue_with_exact_counts) {
     json_t *root = ask((const char *[]){"models", "--json", NULL}, 0), *m;
     size_t i, seen = 0;
-    ck_assert_uint_eq(json_array_size(json_object_get(root, "models")), 97);
+    ck_assert_uint_eq(json_array_size(json_object_get(root, "models")), 99);
     json_array_foreach(json_object_get(root, "models"), i, m) {
         ck_assert_uint_gt(json_array_size(json_object_get(m, "ids")), 0);
         if (strcmp(text(m, "name"), "Qwen2.5-7B") != 0) continue;

@@ -14,8 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define N_MODELS 97
-#define N_IDS    331
+#define N_MODELS 99
+#define N_IDS    334
 
 static const struct pl_known_model *known(int i) {
     size_t n;
