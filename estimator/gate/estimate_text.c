@@ -2,6 +2,7 @@
 #include "estimator/gate/estimate.h"
 
 #include "estimator/base/units.h"
+#include "estimator/config/job_values.h"
 
 /* Small jobs keep their digits: 0.2GB says little. */
 static void add_gb(struct pl_text *out, uint64_t bytes) {
@@ -115,6 +116,39 @@ static void add_peak(const struct pl_estimate *e, struct pl_text *out) {
                      pl_bytes_text(e->merged_export_bytes, merged));
 }
 
+/* The bytes of all experts of a layer, as they are held. */
+static uint64_t expert_bytes(const struct pl_program *p, uint32_t layer) {
+    uint64_t bytes = 0;
+    for (uint32_t id = 0; id < p->n_tensors; id++) {
+        const struct pl_tensor *t = &p->tensors[id];
+        struct pl_slot_shape shape;
+        const bool held = t->role == PL_ROLE_WEIGHT || t->role == PL_ROLE_CODES ||
+                          t->role == PL_ROLE_ABSMAX || t->role == PL_ROLE_ABSMAX8;
+        if (!held || t->layer != layer) continue;
+        pl_model_slot(p->model, layer, t->slot, &shape);
+        if (shape.experts) bytes += t->bytes;
+    }
+    return bytes;
+}
+
+/* The rows of experts are the same for any routing, since every token has as many experts. */
+static void add_experts(const struct pl_estimate *e, struct pl_text *out) {
+    const struct pl_model *m = e->q->model;
+    const uint64_t tokens = (uint64_t)e->q->batch_size * e->q->job->max_seq_length;
+    char rows[PL_COUNT_TEXT], all[PL_COUNT_TEXT], bytes[PL_BYTES_TEXT];
+    if (!(m->kinds >> PL_LAYER_EXPERTS & 1) || e->q->job->inference) return;
+    pl_text_addf(out,
+                 "  experts: %s rows a layer, %u of %u experts for each of %s tokens, however "
+                 "they are routed\n",
+                 pl_count_text(tokens * m->experts.per_token, rows), m->experts.per_token,
+                 m->experts.n, pl_count_text(tokens, all));
+    if (pl_job_offload(e->q->job) >= PL_OFFLOAD_WEIGHTS)
+        pl_text_addf(
+            out, "  experts: every pass over a layer copies all of its experts, %s\n",
+            pl_bytes_text(expert_bytes(e->planned.program, m->first_of_kind[PL_LAYER_EXPERTS]),
+                          bytes));
+}
+
 static void add_verdict(const struct pl_estimate *e, const struct style *s, struct pl_text *out) {
     char have[PL_BYTES_TEXT], margin[PL_BYTES_TEXT], rest[PL_BYTES_TEXT];
     const struct pl_verdict *v = &e->verdict;
@@ -202,6 +236,7 @@ void pl_estimate_text(const struct pl_estimate *e, bool colour, unsigned columns
     add_target(&e->q->traits, out);
     add_ledger(e, s, columns, out);
     add_peak(e, out);
+    add_experts(e, out);
     pl_estimate_ranks_text(e, out);
     add_verdict(e, s, out);
     add_largest(e->q, out);

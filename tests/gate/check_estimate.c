@@ -1,4 +1,5 @@
 /* check_estimate.c - the answer's fields agree with the plan and with each other. */
+#include "estimator/base/units.h"
 #include "estimator/config/job_text.h"
 #include "estimator/gate/estimate.h"
 #include "tests/plan/planning.h"
@@ -246,6 +247,37 @@ START_TEST(the_first_line_is_the_summary) {
 }
 END_TEST
 
+/* 128 experts have 3 matrices of 768 x 2048 numbers: of 4 bits, with an 8-bit scale for 64 of them,
+ * an fp32 one for 16,384, and an fp32 offset a matrix. */
+START_TEST(experts_have_as_many_rows_for_any_routing) {
+    struct pl_job job;
+    struct pl_model m;
+    struct pl_estimate e;
+    struct pl_text text = {0};
+    const struct pl_traits traits = pl_traits_cpu(2);
+    ck_assert_int_eq(pl_job_defaults(&job, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_job_set(&job, "mode", "qlora", NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_job_set(&job, "max_seq_length", "512", NULL), PL_ERR_OK);
+    if (_i) ck_assert_int_eq(pl_job_set(&job, "offload", "weights", NULL), PL_ERR_OK);
+    pl_test_model("Qwen3-30B-A3B", &m);
+    q = pl_test_question(&job, &m, &traits, NULL, 2);
+    ck_assert_int_eq(pl_estimate_init(&e, &q, NULL, NULL), PL_ERR_OK);
+    pl_estimate_text(&e, false, 80, &text);
+    ck_assert_msg(strstr(text.data, "  experts: 8,192 rows a layer, 8 of 128 experts for each of "
+                                    "1,024 tokens, however they are routed\n") != NULL,
+                  "%s", text.data);
+    const uint64_t n = 768 * 2048;
+    const uint64_t bytes = UINT64_C(3) * 128 * (n / 2 + n / 64 + 4 * (n / 16384) + 4);
+    char line[128], amount[PL_BYTES_TEXT];
+    snprintf(line, sizeof line, "copies all of its experts, %s\n", pl_bytes_text(bytes, amount));
+    ck_assert_int_eq(strstr(text.data, "copies all of its experts") != NULL, _i);
+    if (_i) ck_assert_msg(strstr(text.data, line) != NULL, "%s%s", line, text.data);
+    pl_text_finish(&text);
+    pl_estimate_finish(&e);
+    pl_job_finish(&job);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("gate.estimate");
     TCase *tc = tcase_create("estimate");
@@ -257,6 +289,7 @@ int main(void) {
     tcase_add_test(tc, every_field_of_the_contract_is_there);
     tcase_add_test(tc, the_first_line_is_the_summary);
     tcase_add_loop_test(tc, the_largest_batch_is_that_of_the_level_that_was_chosen, 0, 2);
+    tcase_add_loop_test(tc, experts_have_as_many_rows_for_any_routing, 0, 2);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);
