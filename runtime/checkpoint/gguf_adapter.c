@@ -146,7 +146,7 @@ static uint64_t source_row(uint64_t row, uint64_t head_rows) {
 static pl_err put_matrix(const struct export *x, uint32_t i, struct pl_outbox *o,
                          struct pl_diag *d) {
     const struct pl_window *w = &x->files->matrices.items[i];
-    struct pl_merge_buffers buffers = x->work->buffers(x->work->ctx, PL_NONE);
+    struct pl_merge_buffers buffers = x->work->buffers(x->work->ctx, PL_NONE, 0);
     uint64_t heads = i % 2 ? permuted_heads(x, &x->rows[w->row]) : 0;
     uint64_t rows = w->dims[0], cols = w->dims[1], size = pl_dtype_bytes(x->dtype);
     PL_TRY(pl_window_values(w, 0, w->count, &buffers, buffers.values, d));

@@ -269,7 +269,7 @@ static pl_err put_values(const struct writer *x, const struct pl_window *w, uint
 /* `from` in the type of `w`: what is copied, or what replaces it. */
 static pl_err pass(const struct writer *x, const struct pl_window *w, const struct pl_window *from,
                    struct pl_outbox *o, struct pl_diag *d) {
-    struct pl_merge_buffers buffers = x->work->buffers(x->work->ctx, PL_NONE);
+    struct pl_merge_buffers buffers = x->work->buffers(x->work->ctx, PL_NONE, 0);
     uint64_t size = pl_dtype_bytes(w->dtype);
     for (uint64_t at = 0; at < w->count; at += buffers.elements) {
         uint64_t n = pl_u64_min(buffers.elements, w->count - at);
@@ -343,14 +343,15 @@ static struct product find_product(const struct pl_merge_files *f, const struct 
 static pl_err merge_matrix(const struct writer *x, const struct pl_window *w,
                            const struct product *p, uint64_t row0, uint64_t rows,
                            struct pl_outbox *o, struct pl_diag *d) {
-    const struct pl_merge_buffers buffers = x->work->buffers(x->work->ctx, w->row);
-    const uint64_t cols = w->dims[1], most = buffers.elements / cols;
+    const uint64_t cols = w->dims[1];
+    const struct pl_merge_buffers buffers = x->work->buffers(x->work->ctx, w->row, cols);
+    const uint64_t most = buffers.elements / cols;
     PL_TRY(read_matrix(&p->a, 0, p->a.n[0], &buffers, buffers.a, d));
     for (uint64_t row = 0, n; row < rows; row += n) {
         n = pl_u64_min(most, rows - row);
         PL_TRY(pl_window_values(w, (row0 + row) * cols, n * cols, &buffers, buffers.values, d));
         PL_TRY(read_matrix(&p->b, row, n, &buffers, buffers.b, d));
-        PL_TRY(x->work->multiply(x->work->ctx, w->row, n, d));
+        PL_TRY(x->work->multiply(x->work->ctx, w->row, cols, n, d));
         PL_TRY(put_values(x, w, (row0 + row) * cols, &buffers, n * cols, o, d));
     }
     return PL_ERR_OK;
@@ -381,7 +382,7 @@ static pl_err write_window(void *ctx, const struct pl_window *w, struct pl_outbo
 pl_err pl_merge_files_write(struct pl_merge_files *f, const struct pl_merge_work *work,
                             const struct pl_merge_target *target, struct pl_diag *d) {
     struct writer x = {f, work};
-    struct pl_merge_buffers buffers = work->buffers(work->ctx, PL_NONE);
+    struct pl_merge_buffers buffers = work->buffers(work->ctx, PL_NONE, 0);
     struct pl_window_source source = {.write = write_window,
                                       .ctx = &x,
                                       .buffer = buffers.raw,

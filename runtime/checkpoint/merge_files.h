@@ -59,10 +59,11 @@ struct pl_merge_buffers {
 };
 
 struct pl_merge_work {
-    /* The buffers for a row with adapters, or for everything that only passes (PL_NONE). */
-    struct pl_merge_buffers (*buffers)(void *ctx, uint32_t row);
-    /* values[n,in] += scale b[n,r] a[r,in] in the buffers of `row`. */
-    pl_err (*multiply)(void *ctx, uint32_t row, uint64_t n, struct pl_diag *d);
+    /* The buffers for matrices of a row with adapters, of so many columns, or for everything that
+     * only passes (PL_NONE, 0). */
+    struct pl_merge_buffers (*buffers)(void *ctx, uint32_t row, uint64_t cols);
+    /* values[n,cols] += scale b[n,r] a[r,cols] in these buffers. */
+    pl_err (*multiply)(void *ctx, uint32_t row, uint64_t cols, uint64_t n, struct pl_diag *d);
     /* Called after every stretch with the bytes written since the last call. An error ends the
      * work. */
     pl_err (*advance)(void *ctx, uint64_t bytes, struct pl_diag *d);

@@ -105,29 +105,30 @@ static pl_err open_device(struct pl_merge *m, struct pl_diag *d) {
     return pl_exec_bind(&m->exec, &none, &m->arena, d);
 }
 
-static void *address(const struct pl_merge *m, enum pl_role role, uint32_t row) {
-    uint32_t id = pl_program_find_merge(m->planned.program, role, row);
+static void *address(const struct pl_merge *m, enum pl_role role, uint32_t row, uint64_t cols) {
+    uint32_t id = pl_program_find_merge(m->planned.program, role, row, cols);
     return id == PL_NONE ? NULL : pl_exec_address(&m->exec, id);
 }
 
-static struct pl_merge_buffers buffers(void *ctx, uint32_t row) {
+static struct pl_merge_buffers buffers(void *ctx, uint32_t row, uint64_t cols) {
     const struct pl_merge *m = ctx;
-    uint32_t values = pl_program_find_merge(m->planned.program, PL_ROLE_MERGE_VALUES, row);
-    return (struct pl_merge_buffers){.raw = address(m, PL_ROLE_MERGE_RAW, row),
-                                     .values = address(m, PL_ROLE_MERGE_VALUES, row),
-                                     .a = address(m, PL_ROLE_MERGE_A, row),
-                                     .b = address(m, PL_ROLE_MERGE_B, row),
+    uint32_t values = pl_program_find_merge(m->planned.program, PL_ROLE_MERGE_VALUES, row, cols);
+    return (struct pl_merge_buffers){.raw = address(m, PL_ROLE_MERGE_RAW, row, cols),
+                                     .values = address(m, PL_ROLE_MERGE_VALUES, row, cols),
+                                     .a = address(m, PL_ROLE_MERGE_A, row, cols),
+                                     .b = address(m, PL_ROLE_MERGE_B, row, cols),
                                      .elements =
                                          m->planned.program->tensors[values].bytes / sizeof(float)};
 }
 
-static pl_err multiply(void *ctx, uint32_t row, uint64_t n, struct pl_diag *d) {
+static pl_err multiply(void *ctx, uint32_t row, uint64_t cols, uint64_t n, struct pl_diag *d) {
     struct pl_merge *m = ctx;
     const struct pl_program *p = m->planned.program;
+    const uint32_t values = pl_program_find_merge(p, PL_ROLE_MERGE_VALUES, row, cols);
     m->exec.batch.n_tokens = n;
     for (uint32_t i = 0; i < p->n_ops; i++) {
         const struct pl_op *op = &p->ops[i];
-        if (op->kind == PL_OP_LINEAR_DX && p->tensors[op->out[PL_LINEAR_DX_OUT_DX].id].row == row)
+        if (op->kind == PL_OP_LINEAR_DX && op->out[PL_LINEAR_DX_OUT_DX].id == values)
             return pl_exec_run(&m->exec, i, 1, d);
     }
     return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "no product was planned for row %u", row);

@@ -132,12 +132,12 @@ static float real_value(const struct gguf *g, const char *key) {
 
 /* --- the writer ------------------------------------------------------------------------------ */
 
-static struct pl_merge_buffers work_buffers(void *ctx, uint32_t row) {
-    ck_assert_uint_eq(row, PL_NONE);
+static struct pl_merge_buffers work_buffers(void *ctx, uint32_t row, uint64_t cols) {
+    ck_assert(row == PL_NONE && cols == 0);
     return *(struct pl_merge_buffers *)ctx;
 }
-static pl_err no_product(void *ctx, uint32_t row, uint64_t n, struct pl_diag *d) {
-    (void)ctx, (void)row, (void)n;
+static pl_err no_product(void *ctx, uint32_t row, uint64_t cols, uint64_t n, struct pl_diag *d) {
+    (void)ctx, (void)row, (void)cols, (void)n;
     return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "an export multiplies nothing");
 }
 static pl_err go_on(void *ctx, uint64_t bytes, struct pl_diag *d) {

@@ -69,10 +69,10 @@ START_TEST(every_targeted_matrix_has_buffers_of_its_own_and_one_product) {
     for (uint32_t i = 0; i < p.program->n_ops; i++)
         products += p.program->ops[i].kind == PL_OP_LINEAR_DX;
     for (uint32_t i = 0; i < n_rows; i++) {
-        uint32_t a = pl_program_find_merge(p.program, PL_ROLE_MERGE_A, i);
-        uint32_t b = pl_program_find_merge(p.program, PL_ROLE_MERGE_B, i);
-        uint32_t raw = pl_program_find_merge(p.program, PL_ROLE_MERGE_RAW, i);
-        uint32_t values = pl_program_find_merge(p.program, PL_ROLE_MERGE_VALUES, i);
+        uint32_t a = pl_program_find_merge(p.program, PL_ROLE_MERGE_A, i, rows[i].cols);
+        uint32_t b = pl_program_find_merge(p.program, PL_ROLE_MERGE_B, i, rows[i].cols);
+        uint32_t raw = pl_program_find_merge(p.program, PL_ROLE_MERGE_RAW, i, rows[i].cols);
+        uint32_t values = pl_program_find_merge(p.program, PL_ROLE_MERGE_VALUES, i, rows[i].cols);
         if (!rows[i].module || !rows[i].per_layer) { /* the head is no part of all-linear */
             ck_assert_uint_eq(a & b & raw & values, PL_NONE);
             continue;
@@ -87,7 +87,44 @@ START_TEST(every_targeted_matrix_has_buffers_of_its_own_and_one_product) {
         ck_assert_uint_eq(t[raw].bytes, t[values].bytes);
     }
     ck_assert_uint_eq(products, targeted);
-    ck_assert_uint_ne(pl_program_find_merge(p.program, PL_ROLE_MERGE_RAW, PL_NONE), PL_NONE);
+    ck_assert_uint_ne(pl_program_find_merge(p.program, PL_ROLE_MERGE_RAW, PL_NONE, 0), PL_NONE);
+    finish(&p);
+}
+END_TEST
+
+/* The MLP of one layer is wider: its down projection has buffers of as many columns. */
+START_TEST(a_row_has_buffers_for_every_number_of_columns) {
+    const struct pl_traits traits = pl_traits_cpu(THREADS);
+    struct pl_job_shape shape = {
+        .mode = PL_MODE_LORA, .lora_r = 8, .lora_scale = 0.5, .stretch = 1 << 21};
+    const char *target = "down_proj";
+    struct planned p;
+    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    uint32_t products = 0, row = 0;
+    read_model(&p.model, "llama", 3, 64);
+    p.model.layer[1].ffn *= 2;
+    OK(pl_targets_find(&p.model, &(struct pl_target_choice){.modules = {&target, 1}},
+                       &shape.lora_targets, NULL, &diag));
+    OK(pl_program_create_merge(&p.model, &shape, &traits, &p.program, &diag));
+    OK(pl_plan_create(p.program, &p.plan, &diag));
+    OK(pl_plan_check(p.plan, &diag));
+    for (uint32_t i = 0; i < p.program->n_ops; i++)
+        products += p.program->ops[i].kind == PL_OP_LINEAR_DX;
+    ck_assert_uint_eq(products, 2);
+    const uint32_t n = pl_model_rows(&p.model, rows);
+    while (row < n && (!rows[row].module || strcmp(rows[row].module, target) != 0))
+        row++;
+    ck_assert_uint_eq(rows[row].cols, 256);
+    for (uint64_t cols = 256; cols <= 512; cols *= 2) {
+        const struct pl_tensor *t = p.program->tensors;
+        ck_assert_uint_eq(t[pl_program_find_merge(p.program, PL_ROLE_MERGE_A, row, cols)].dims[1],
+                          cols);
+        ck_assert_uint_eq(
+            t[pl_program_find_merge(p.program, PL_ROLE_MERGE_VALUES, row, cols)].dims[1], cols);
+    }
+    ck_assert_uint_ne(pl_program_find_merge(p.program, PL_ROLE_MERGE_B, row, 256),
+                      pl_program_find_merge(p.program, PL_ROLE_MERGE_B, row, 512));
+    ck_assert_uint_eq(pl_program_find_merge(p.program, PL_ROLE_MERGE_A, row, 257), PL_NONE);
     finish(&p);
 }
 END_TEST
@@ -146,6 +183,7 @@ int main(void) {
     tcase_add_loop_test(t, every_targeted_matrix_has_buffers_of_its_own_and_one_product, 0,
                         sizeof families / sizeof *families);
     tcase_add_test(t, bytes_do_not_grow_with_the_layers_nor_past_the_stretch);
+    tcase_add_test(t, a_row_has_buffers_for_every_number_of_columns);
     tcase_add_test(t, the_scale_stands_in_the_product_and_the_operands_share_no_byte);
     tcase_add_loop_test(t, an_export_holds_the_largest_matrix_of_the_adapter_twice, 0, 2);
     suite_add_tcase(s, t);

@@ -251,33 +251,9 @@ pl_err pl_program_create_brief(const struct pl_model *m, const struct pl_job_sha
     return create_run(m, shape, traits, true, out, d);
 }
 
-/* A matrix is merged through buffers that all layers use (merge_program.h), whose columns are those
- * of the first one. */
-static pl_err check_merge(const struct pl_job_shape *s, const struct pl_model *m,
-                          struct pl_diag *d) {
-    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
-    const uint32_t n = pl_model_modules(m, rows);
-    for (uint32_t i = 0; i < n; i++) {
-        struct pl_param_row own = rows[i];
-        if (!pl_row_set_has(s->lora_targets.rows, i)) continue;
-        for (uint64_t l = 0; l < m->layers; l++) {
-            if (!pl_model_row_in(m, &own, l) || own.cols == rows[i].cols) continue;
-            pl_diag_set(d, PL_ERR_MODEL_UNSUPPORTED,
-                        "`%s` has %" PRIu64 " columns in layer %" PRIu64 " and %" PRIu64
-                        " in others: adapters on such a module are not merged",
-                        rows[i].module, own.cols, l, rows[i].cols);
-            pl_diag_hint(d, "generate with `--adapter`, or merge with merge_and_unload() of PEFT");
-            return PL_ERR_MODEL_UNSUPPORTED;
-        }
-    }
-    return PL_ERR_OK;
-}
-
 pl_err pl_program_create_merge(const struct pl_model *m, const struct pl_job_shape *shape,
                                const struct pl_traits *traits, struct pl_program **out,
                                struct pl_diag *d) {
-    *out = NULL;
-    PL_TRY(check_merge(shape, m, d));
     return create(m, shape, traits, 0, pl_build_merge, false, out, d);
 }
 

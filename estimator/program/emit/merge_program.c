@@ -9,11 +9,17 @@
 #include "estimator/base/checked.h"
 #include "estimator/program/emit/emit.h"
 
-static uint32_t buffer(struct pl_builder *b, const char *name, enum pl_role role, uint32_t row,
+/* A kind of matrix: a row of the files and, where its columns differ between layers, the first
+ * layer with as many. PL_NONE is the layer of the others, and the row of what only passes. */
+struct kind {
+    uint32_t row, layer;
+};
+
+static uint32_t buffer(struct pl_builder *b, const char *name, enum pl_role role, struct kind kind,
                        enum pl_rows rows, uint64_t n, uint64_t cols, enum pl_dtype dtype) {
     return pl_build_tensor(b, (struct pl_tensor){.name = name,
-                                                 .layer = PL_NONE,
-                                                 .row = row,
+                                                 .layer = kind.layer,
+                                                 .row = kind.row,
                                                  .dims = {n, cols, 1},
                                                  .rows = rows,
                                                  .dtype = dtype,
@@ -33,26 +39,27 @@ static void stage(struct pl_builder *b, enum pl_op_kind kind, uint32_t id) {
 /* Appends the data as read, in any type that a file may have, and its values in fp32; both are
  * alive together. */
 static void passing(struct pl_builder *b, uint64_t elements) {
+    const struct kind none = {PL_NONE, PL_NONE};
     uint32_t raw =
-        buffer(b, "raw", PL_ROLE_MERGE_RAW, PL_NONE, PL_ROWS_FIXED, elements, 1, PL_DTYPE_F32);
-    uint32_t values = buffer(b, "values", PL_ROLE_MERGE_VALUES, PL_NONE, PL_ROWS_FIXED, elements, 1,
-                             PL_DTYPE_F32);
+        buffer(b, "raw", PL_ROLE_MERGE_RAW, none, PL_ROWS_FIXED, elements, 1, PL_DTYPE_F32);
+    uint32_t values =
+        buffer(b, "values", PL_ROLE_MERGE_VALUES, none, PL_ROWS_FIXED, elements, 1, PL_DTYPE_F32);
     stage(b, PL_OP_STAGE_IN, raw);
     stage(b, PL_OP_STAGE_OUT, values);
     stage(b, PL_OP_STAGE_OUT, raw);
 }
 
 /* values[n,K] += s b[n,r] a[r,K], for n rows of a matrix at a time. */
-static void merging(struct pl_builder *b, uint32_t index, const struct pl_param_row *row) {
+static void merging(struct pl_builder *b, struct kind kind, const struct pl_param_row *row) {
     uint64_t r = b->s->lora_r;
     uint64_t n = pl_u64_min(pl_u64_max(b->s->stretch / row->cols, 1), row->rows);
     uint32_t raw =
-        buffer(b, "raw", PL_ROLE_MERGE_RAW, index, PL_ROWS_FIXED, n, row->cols, PL_DTYPE_F32);
-    uint32_t values = buffer(b, "values", PL_ROLE_MERGE_VALUES, index, PL_ROWS_TOKENS, n, row->cols,
-                             PL_DTYPE_F32);
+        buffer(b, "raw", PL_ROLE_MERGE_RAW, kind, PL_ROWS_FIXED, n, row->cols, PL_DTYPE_F32);
+    uint32_t values =
+        buffer(b, "values", PL_ROLE_MERGE_VALUES, kind, PL_ROWS_TOKENS, n, row->cols, PL_DTYPE_F32);
     uint32_t a =
-        buffer(b, "lora_a", PL_ROLE_MERGE_A, index, PL_ROWS_FIXED, r, row->cols, PL_DTYPE_F32);
-    uint32_t bm = buffer(b, "lora_b", PL_ROLE_MERGE_B, index, PL_ROWS_TOKENS, n, r, PL_DTYPE_F32);
+        buffer(b, "lora_a", PL_ROLE_MERGE_A, kind, PL_ROWS_FIXED, r, row->cols, PL_DTYPE_F32);
+    uint32_t bm = buffer(b, "lora_b", PL_ROLE_MERGE_B, kind, PL_ROWS_TOKENS, n, r, PL_DTYPE_F32);
     if (b->err != PL_ERR_OK) return;
     struct pl_attr attr = {.alpha = (float)b->s->lora_scale, .accumulate = PL_ACC_ADD};
     struct pl_operand x = pl_arg(pl_build_now(b, bm)), w = pl_arg(pl_build_now(b, a));
@@ -82,6 +89,24 @@ static bool is_in_parts(const struct pl_param_row *row) {
     return row->module_only && pl_row_is_parameter(row);
 }
 
+/* True if a layer before this one has the row with as many columns. */
+static bool is_known(const struct pl_builder *b, const struct pl_param_row *row, uint64_t layer) {
+    struct pl_param_row before = *row;
+    for (uint64_t l = 0; l < layer; l++)
+        if (pl_model_row_in(b->m, &before, l) && before.cols == row->cols) return true;
+    return false;
+}
+
+/* One group of buffers for every number of columns that a row of the files has. */
+static void merging_in_layers(struct pl_builder *b, uint32_t index,
+                              const struct pl_param_row *row) {
+    struct pl_param_row own = *row;
+    merging(b, (struct kind){index, PL_NONE}, row);
+    for (uint64_t l = 0; row->per_layer && l < b->m->layers; l++)
+        if (pl_model_row_in(b->m, &own, l) && own.cols != row->cols && !is_known(b, &own, l))
+            merging(b, (struct kind){index, (uint32_t)l}, &own);
+}
+
 void pl_build_merge(struct pl_builder *b) {
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
     uint32_t n_rows = pl_model_modules(b->m, rows);
@@ -92,7 +117,8 @@ void pl_build_merge(struct pl_builder *b) {
             largest = pl_u64_max(largest, rows[i].rows * rows[i].cols);
     passing(b, pl_u64_min(largest, b->s->stretch));
     for (uint32_t i = 0; i < n_rows; i++)
-        if (is_targeted(b, rows, n_rows, i) && !is_in_parts(&rows[i])) merging(b, i, &rows[i]);
+        if (is_targeted(b, rows, n_rows, i) && !is_in_parts(&rows[i]))
+            merging_in_layers(b, i, &rows[i]);
     finish(b);
 }
 
@@ -109,8 +135,22 @@ void pl_build_adapter_export(struct pl_builder *b) {
     finish(b);
 }
 
-uint32_t pl_program_find_merge(const struct pl_program *p, enum pl_role role, uint32_t row) {
-    for (uint32_t i = 0; i < p->n_tensors; i++)
-        if (p->tensors[i].role == role && p->tensors[i].row == row) return i;
+static uint32_t find_values(const struct pl_program *p, uint32_t row, uint64_t cols) {
+    for (uint32_t i = 0; i < p->n_tensors; i++) {
+        const struct pl_tensor *t = &p->tensors[i];
+        if (t->role == PL_ROLE_MERGE_VALUES && t->row == row &&
+            (row == PL_NONE || t->dims[1] == cols))
+            return i;
+    }
+    return PL_NONE;
+}
+
+uint32_t pl_program_find_merge(const struct pl_program *p, enum pl_role role, uint32_t row,
+                               uint64_t cols) {
+    const uint32_t values = find_values(p, row, cols);
+    for (uint32_t i = 0; values != PL_NONE && i < p->n_tensors; i++) {
+        const struct pl_tensor *t = &p->tensors[i];
+        if (t->role == role && t->row == row && t->layer == p->tensors[values].layer) return i;
+    }
     return PL_NONE;
 }

@@ -1,6 +1,6 @@
-/* check_linear_attention.c - linear attention: runs that resume, compute values again or pack their
- * rows, and tokens that continue from a state. That they compute what PyTorch computes is
- * golden.runs. Through the real binary. */
+/* check_layer_kinds.c - layers of Qwen3.5 and of Gemma 4: runs that resume, compute values again or
+ * pack their rows, adapters that are merged, and tokens that continue from a state. That they
+ * compute what PyTorch computes is golden.runs. Through the real binary. */
 #include "tests/support/child.h"
 #include "tests/support/saved.h"
 #include "tests/support/scratch.h"
@@ -28,21 +28,42 @@ static void write_rows(void) {
     file_write(in_dir(dir, "rows.jsonl"), rows);
 }
 
+/* Linear attention, and attention with gates; heads of two sizes, values that are keys, keys and
+ * values of an earlier layer, and an input for every layer. */
+static const char *const models[] = {
+    "{\"model_type\":\"qwen3_5_text\",\"hidden_size\":32,\"intermediate_size\":24,"
+    "\"num_hidden_layers\":3,\"full_attention_interval\":2,\"num_attention_heads\":4,"
+    "\"num_key_value_heads\":2,\"head_dim\":16,\"vocab_size\":96,"
+    "\"linear_num_key_heads\":2,\"linear_num_value_heads\":4,"
+    "\"linear_key_head_dim\":8,\"linear_value_head_dim\":12,"
+    "\"max_position_embeddings\":256,\"initializer_range\":0.3}",
+    "{\"model_type\":\"gemma4_text\",\"hidden_size\":32,\"intermediate_size\":24,"
+    "\"num_hidden_layers\":6,\"num_attention_heads\":4,\"num_key_value_heads\":2,"
+    "\"head_dim\":8,\"global_head_dim\":16,\"attention_k_eq_v\":true,"
+    "\"num_global_key_value_heads\":1,\"num_kv_shared_layers\":2,"
+    "\"use_double_wide_mlp\":true,\"hidden_size_per_layer_input\":8,"
+    "\"vocab_size_per_layer_input\":96,\"vocab_size\":96,\"sliding_window\":7,"
+    "\"layer_types\":[\"sliding_attention\",\"full_attention\",\"sliding_attention\","
+    "\"full_attention\",\"sliding_attention\",\"full_attention\"],"
+    "\"final_logit_softcapping\":5,\"max_position_embeddings\":256,"
+    "\"initializer_range\":0.3,\"rope_parameters\":{\"full_attention\":"
+    "{\"rope_type\":\"proportional\",\"partial_rotary_factor\":0.25,\"rope_theta\":300},"
+    "\"sliding_attention\":{\"rope_type\":\"default\",\"rope_theta\":100}}}",
+};
+enum { QWEN3_5, GEMMA4, MODELS };
+
 static void set_up(void) {
     scratch_make(dir);
-    file_write(in_dir(dir, "model.json"),
-               "{\"model_type\":\"qwen3_5_text\",\"hidden_size\":32,\"intermediate_size\":24,"
-               "\"num_hidden_layers\":3,\"full_attention_interval\":2,\"num_attention_heads\":4,"
-               "\"num_key_value_heads\":2,\"head_dim\":16,\"vocab_size\":96,"
-               "\"linear_num_key_heads\":2,\"linear_num_value_heads\":4,"
-               "\"linear_key_head_dim\":8,\"linear_value_head_dim\":12,"
-               "\"max_position_embeddings\":256,\"initializer_range\":0.3}");
     write_rows();
     file_write(in_dir(dir, "run.yaml"),
                "model_config: model.json\ninit: random\ndataset: rows.jsonl\nmode: full\n"
                "max_seq_length: 70\nbatch_size: 2\ngradient_accumulation_steps: 2\n"
                "learning_rate: 1e-2\ndtype: bf16\nmax_steps: 4\nsave_steps: 2\n"
                "device: cpu\n");
+}
+
+static void give(int model) {
+    file_write(in_dir(dir, "model.json"), models[model]);
 }
 
 static void tear_down(void) {
@@ -58,9 +79,11 @@ static const char *const optimizers[] = {"optimizer=adamw", "optimizer=adamw_8bi
 enum { OPTIMIZERS = sizeof optimizers / sizeof *optimizers };
 
 START_TEST(a_run_resumes_to_the_bit) {
-    TRAIN(0, "output_dir=cut", "max_steps=2", "lr_scheduler=constant", optimizers[_i]);
-    TRAIN(0, "output_dir=cut", "lr_scheduler=constant", optimizers[_i]);
-    TRAIN(0, "output_dir=straight", "lr_scheduler=constant", optimizers[_i]);
+    const char *const optimizer = optimizers[_i % OPTIMIZERS];
+    give(_i / OPTIMIZERS);
+    TRAIN(0, "output_dir=cut", "max_steps=2", "lr_scheduler=constant", optimizer);
+    TRAIN(0, "output_dir=cut", "lr_scheduler=constant", optimizer);
+    TRAIN(0, "output_dir=straight", "lr_scheduler=constant", optimizer);
     weights_assert_same(in_dir(dir, "straight"), in_dir(dir, "cut"), "model");
     checkpoint_assert_same(in_dir(dir, "straight/checkpoint-4"), in_dir(dir, "cut/checkpoint-4"));
 }
@@ -80,15 +103,18 @@ static const struct {
 enum { LEVELS = sizeof levels / sizeof *levels };
 
 START_TEST(a_level_of_recomputation_changes_no_bit) {
-    TRAIN(0, "output_dir=none", "gradient_checkpointing=none", levels[_i].mode);
-    TRAIN(0, "output_dir=level", levels[_i].word, levels[_i].mode);
-    weights_assert_same(in_dir(dir, "none"), in_dir(dir, "level"), levels[_i].saved);
+    const int k = _i % LEVELS;
+    give(_i / LEVELS);
+    TRAIN(0, "output_dir=none", "gradient_checkpointing=none", levels[k].mode);
+    TRAIN(0, "output_dir=level", levels[k].word, levels[k].mode);
+    weights_assert_same(in_dir(dir, "none"), in_dir(dir, "level"), levels[k].saved);
 }
 END_TEST
 
 /* Every row begins with a state of zeros, whichever row is before it in a space. */
 START_TEST(a_packed_row_trains_as_its_sequences) {
     struct weights packed, single;
+    give(_i);
     TRAIN(0, "output_dir=packed", "dtype=fp32", "packing=true", "batch_size=1",
           "gradient_accumulation_steps=1", "max_seq_length=256", "shuffle=false", "optimizer=sgd",
           "max_steps=2");
@@ -104,8 +130,13 @@ END_TEST
 
 /* --- a base in 4 bits ------------------------------------------------------------------------- */
 
+/* Two layers with eight modules and one with seven; and a projection of the model, two layers with
+ * nine modules, two without v_proj, and two without k_proj, too. */
+static const uint32_t adapted[MODELS] = {2 * 8 + 7, 1 + 2 * 9 + 2 * 8 + 2 * 7};
+
 START_TEST(projections_are_held_in_four_bits_and_adapted) {
     struct weights adapter;
+    give(_i);
     TRAIN(0, "output_dir=base", "max_steps=1");
     TRAIN(0, "output_dir=none", "mode=qlora", "model=base", "init=null", "model_config=null",
           "gradient_checkpointing=none");
@@ -113,9 +144,29 @@ START_TEST(projections_are_held_in_four_bits_and_adapted) {
           "gradient_checkpointing=full");
     weights_assert_same(in_dir(dir, "none"), in_dir(dir, "level"), "adapter_model");
     weights_open(&adapter, in_dir(dir, "none"), "adapter_model");
-    /* two layers with eight modules, one with seven */
-    ck_assert_uint_eq(adapter.files[0].n, 2 * (2 * 8 + 7));
+    ck_assert_uint_eq(adapter.files[0].n, 2 * adapted[_i]);
     weights_close(&adapter);
+}
+END_TEST
+
+/* Layers whose matrices differ in columns are merged, too. */
+START_TEST(an_adapter_generates_what_its_merge_does) {
+    static const char *const words[][9] = {
+        {"merge", "--model", "base", "--adapter", "tuned", "-o", "merged", NULL},
+        {"generate", "--model", "base", "--adapter", "tuned", "--prompt-ids", "1,5,9,13", NULL},
+        {"generate", "--model", "merged", "--prompt-ids", "1,5,9,13", NULL},
+        {"generate", "--model", "base", "--prompt-ids", "1,5,9,13", NULL}};
+    struct outcome o[4];
+    give(_i);
+    TRAIN(0, "output_dir=base", "max_steps=1", "dtype=fp32");
+    TRAIN(0, "output_dir=tuned", "mode=lora", "model=base", "init=null", "model_config=null",
+          "dtype=fp32", "learning_rate=3e-2");
+    for (int i = 0; i < 4; i++)
+        o[i] = plimsoll_expect(0, dir, words[i]);
+    ck_assert_str_eq(o[1].out, o[2].out);
+    ck_assert_str_ne(o[1].out, o[3].out);
+    for (int i = 0; i < 4; i++)
+        outcome_finish(&o[i]);
 }
 END_TEST
 
@@ -143,12 +194,13 @@ static size_t continued(long long *ids, size_t n, size_t room) {
     return i;
 }
 
-/* Prompts shorter than the taps, and longer than a chunk: what is computed of them at once, and
- * token by token, is the same. */
+/* Prompts are shorter than the taps, and longer than a chunk and a window: what is computed of them
+ * at once, and token by token, is the same. */
 START_TEST(a_token_continues_from_the_state_of_all_before) {
     static const size_t prompts[] = {1, 2, 5, 66};
-    const size_t n = prompts[_i];
+    const size_t n = prompts[_i % 4];
     long long straight[128] = {1}, again[128];
+    give(_i / 4);
     TRAIN(0, "output_dir=base", "dtype=fp32", "max_steps=2");
     for (size_t i = 1; i < n; i++)
         straight[i] = (long long)(3 + i * 11 % 90);
@@ -162,15 +214,16 @@ START_TEST(a_token_continues_from_the_state_of_all_before) {
 END_TEST
 
 int main(void) {
-    Suite *s = suite_create("train.linear_attention");
+    Suite *s = suite_create("train.layer_kinds");
     TCase *tc = tcase_create("runs");
     tcase_set_timeout(tc, 60);
     tcase_add_checked_fixture(tc, set_up, tear_down);
-    tcase_add_loop_test(tc, a_run_resumes_to_the_bit, 0, OPTIMIZERS);
-    tcase_add_loop_test(tc, a_level_of_recomputation_changes_no_bit, 0, LEVELS);
-    tcase_add_test(tc, a_packed_row_trains_as_its_sequences);
-    tcase_add_test(tc, projections_are_held_in_four_bits_and_adapted);
-    tcase_add_loop_test(tc, a_token_continues_from_the_state_of_all_before, 0, 4);
+    tcase_add_loop_test(tc, a_run_resumes_to_the_bit, 0, MODELS * OPTIMIZERS);
+    tcase_add_loop_test(tc, a_level_of_recomputation_changes_no_bit, 0, MODELS * LEVELS);
+    tcase_add_loop_test(tc, a_packed_row_trains_as_its_sequences, 0, MODELS);
+    tcase_add_loop_test(tc, projections_are_held_in_four_bits_and_adapted, 0, MODELS);
+    tcase_add_loop_test(tc, an_adapter_generates_what_its_merge_does, 0, MODELS);
+    tcase_add_loop_test(tc, a_token_continues_from_the_state_of_all_before, 0, MODELS * 4);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);
