@@ -47,6 +47,13 @@ static const struct kind {
     {PREFERENCE "kto-full", "6", {"batch_size=2", "val_set_size=3", "eval_steps=2"}, false},
     {PREFERENCE "kto-lora", "9", {"precompute_reference=true", "lora_dropout=0.3"}, true},
     {"qwen3moe-qlora", "8", {"gradient_checkpointing=full", NULL}, true},
+    {"qwen3moe-aux-loss", "8", {NULL}, false},
+    {"qwen3moe-lora-experts", "8", {NULL}, true},
+    {"gptoss-full", "8", {NULL}, false},
+    {"qwen35-full", "8", {"packing=true", NULL}, false},
+    {"qwen35-lora", "5", {NULL}, true},
+    {"gemma4-shared-kv-ple", "8", {NULL}, false},
+    {"gemma4-lora", "7", {"lora_dropout=0.3", NULL}, true},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds, CUTS = 5 };
 

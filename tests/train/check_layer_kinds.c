@@ -9,6 +9,7 @@
 #include <check.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static char dir[SCRATCH_PATH];
@@ -108,6 +109,18 @@ START_TEST(a_level_of_recomputation_changes_no_bit) {
     TRAIN(0, "output_dir=none", "gradient_checkpointing=none", levels[k].mode);
     TRAIN(0, "output_dir=level", levels[k].word, levels[k].mode);
     weights_assert_same(in_dir(dir, "none"), in_dir(dir, "level"), levels[k].saved);
+}
+END_TEST
+
+START_TEST(a_step_that_is_halved_ends_at_the_bits_of_its_halves) {
+    give(_i);
+    TRAIN(0, "output_dir=halved", "batch_size=4", "gradient_accumulation_steps=1",
+          "debug_inject=device_oom@step=1");
+    TRAIN(0, "output_dir=halves", "batch_size=2", "gradient_accumulation_steps=2");
+    char *log = file_read(in_dir(dir, "halved/train_log.jsonl"), NULL);
+    ck_assert_ptr_nonnull(strstr(log, "\"oom_recovery\""));
+    free(log);
+    weights_assert_same(in_dir(dir, "halves"), in_dir(dir, "halved"), "model");
 }
 END_TEST
 
@@ -220,6 +233,7 @@ int main(void) {
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_loop_test(tc, a_run_resumes_to_the_bit, 0, MODELS * OPTIMIZERS);
     tcase_add_loop_test(tc, a_level_of_recomputation_changes_no_bit, 0, MODELS * LEVELS);
+    tcase_add_loop_test(tc, a_step_that_is_halved_ends_at_the_bits_of_its_halves, 0, MODELS);
     tcase_add_loop_test(tc, a_packed_row_trains_as_its_sequences, 0, MODELS);
     tcase_add_loop_test(tc, projections_are_held_in_four_bits_and_adapted, 0, MODELS);
     tcase_add_loop_test(tc, an_adapter_generates_what_its_merge_does, 0, MODELS);

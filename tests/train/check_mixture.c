@@ -6,6 +6,7 @@
 #include "tests/support/tensorset.h"
 
 #include <check.h>
+#include <stdlib.h>
 #include <string.h>
 
 static char dir[SCRATCH_PATH];
@@ -65,6 +66,19 @@ START_TEST(a_run_of_experts_resumes_to_the_bit) {
     TRAIN(0, "output_dir=straight", "lr_scheduler=constant", mode, word);
     weights_assert_same(in_dir(dir, "straight"), in_dir(dir, "cut"), kinds[resumed[_i].kind].stem);
     checkpoint_assert_same(in_dir(dir, "straight/checkpoint-6"), in_dir(dir, "cut/checkpoint-6"));
+}
+END_TEST
+
+/* The auxiliary loss of a step that is halved is that of its halves. */
+START_TEST(a_step_of_experts_is_halved_to_the_bit) {
+    make("16", ",\"output_router_logits\":true,\"router_aux_loss_coef\":0.05");
+    TRAIN(0, "output_dir=halved", "batch_size=4", "gradient_accumulation_steps=1",
+          "debug_inject=device_oom@step=1", kinds[_i].word);
+    TRAIN(0, "output_dir=halves", kinds[_i].word);
+    char *log = file_read(in_dir(dir, "halved/train_log.jsonl"), NULL);
+    ck_assert_ptr_nonnull(strstr(log, "\"oom_recovery\""));
+    free(log);
+    weights_assert_same(in_dir(dir, "halves"), in_dir(dir, "halved"), kinds[_i].stem);
 }
 END_TEST
 
@@ -135,6 +149,7 @@ int main(void) {
     tcase_set_timeout(tc, 60);
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_loop_test(tc, a_run_of_experts_resumes_to_the_bit, 0, RESUMED);
+    tcase_add_loop_test(tc, a_step_of_experts_is_halved_to_the_bit, 0, KINDS);
     tcase_add_loop_test(tc, a_level_of_recomputation_changes_no_bit, 0, LEVELS * KINDS);
     tcase_add_loop_test(tc, codes_of_experts_compute_the_same_wherever_they_are, 0, HOMES);
     tcase_add_loop_test(tc, what_is_not_computed_is_refused_by_name, 0, REFUSED);
