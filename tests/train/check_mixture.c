@@ -73,8 +73,8 @@ END_TEST
 START_TEST(a_step_of_experts_is_halved_to_the_bit) {
     make("16", ",\"output_router_logits\":true,\"router_aux_loss_coef\":0.05");
     TRAIN(0, "output_dir=halved", "batch_size=4", "gradient_accumulation_steps=1",
-          "debug_inject=device_oom@step=1", kinds[_i].word);
-    TRAIN(0, "output_dir=halves", kinds[_i].word);
+          "debug_inject=device_oom@step=1", "dtype=fp32", kinds[_i].word);
+    TRAIN(0, "output_dir=halves", "dtype=fp32", kinds[_i].word);
     char *log = file_read(in_dir(dir, "halved/train_log.jsonl"), NULL);
     ck_assert_ptr_nonnull(strstr(log, "\"oom_recovery\""));
     free(log);
