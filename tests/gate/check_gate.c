@@ -131,7 +131,7 @@ START_TEST(on_a_gpu_without_kernels_nothing_fits) {
 }
 END_TEST
 
-/* Kernels have room for so wide a head, or the model is named. */
+/* Kernels have room for so wide a head, which one layer has, or the model is named. */
 START_TEST(a_head_too_wide_for_the_gpu_is_refused) {
     static const struct {
         uint32_t sm, head_dim;
@@ -146,7 +146,7 @@ START_TEST(a_head_too_wide_for_the_gpu_is_refused) {
         start(&f, "SmolLM2-135M", "lora", 1);
         f.traits = rows[i].sm ? pl_traits_cuda(rows[i].sm) : pl_traits_cpu(1);
         f.job.dtype = PL_DTYPE_F32;
-        f.m.head_dim = rows[i].head_dim;
+        f.m.layer[f.m.layers / 2].head_dim = rows[i].head_dim;
         ck_assert_int_eq(pl_job_without_kernels(&f.job, &f.m, &f.traits),
                          rows[i].runs ? PL_KEY_COUNT : PL_KEY_model);
         struct pl_question q = *PL_ASK(&f.job, &f.m, &f.traits, &roomy, 1);

@@ -180,7 +180,10 @@ static void check_packs(const struct pl_program *p, const struct pl_op *op,
                         const struct pl_operand *o, const char *model) {
     if (o->id == PL_NONE || !is_float(p->tensors[o->id].dtype)) return;
     const struct pl_tensor *t = &p->tensors[o->id];
-    if (strcmp(t->name, "lse") == 0) return; /* a number for each head, read one at a time */
+    if (strcmp(t->name, "lse") == 0 || strcmp(t->name, "qk_rstd") == 0)
+        return; /* a number for each head, read one at a time */
+    if (t->slot == PL_SLOT_DELTA_CONV)
+        return; /* some numbers for each channel, read once a block */
     const uint64_t ld = t->dims[1] * t->dims[2], rows = o->nrows ? o->nrows : t->dims[0];
     const uint64_t size = pl_dtype_bytes(t->dtype), first = (o->row0 * ld + o->col) * size;
     const bool flat = ld == 1 || rows <= 1; /* one element after another */
