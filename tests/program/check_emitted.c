@@ -139,8 +139,9 @@ static struct pl_job_shape vary(const struct pl_model *m, uint32_t mode, uint32_
     return s;
 }
 
-static const char *const models[] = {"Llama-3.2-1B", "Qwen2.5-0.5B", "Qwen3-0.6B", "Phi-4-mini",
-                                     "SmolLM2-135M", "SmolLM3-3B",   "Gemma-3-1B", "Qwen3.5-0.8B"};
+static const char *const models[] = {"Llama-3.2-1B", "Qwen2.5-0.5B",  "Qwen3-0.6B", "Phi-4-mini",
+                                     "SmolLM2-135M", "SmolLM3-3B",    "Gemma-3-1B", "Qwen3.5-0.8B",
+                                     "Gemma-4-E2B",  "Qwen3-30B-A3B", "gpt-oss-20b"};
 
 static void check_variation(const struct pl_model *m, const char *name,
                             const struct pl_job_shape *s) {
