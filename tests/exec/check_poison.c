@@ -19,11 +19,30 @@ int main(void) {
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const char config[] =
-    "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"hidden_size\": 12,"
-    " \"intermediate_size\": 20, \"num_hidden_layers\": 2, \"num_attention_heads\": 2,"
-    " \"num_key_value_heads\": 1, \"vocab_size\": 37, \"max_position_embeddings\": 64,"
-    " \"rms_norm_eps\": 1e-5, \"rope_theta\": 10000.0, \"tie_word_embeddings\": false}";
+#define SIZES                                                                                      \
+    "\"hidden_size\": 12, \"intermediate_size\": 20, \"num_attention_heads\": 2,"                  \
+    "\"num_key_value_heads\": 1, \"vocab_size\": 37, \"max_position_embeddings\": 64,"             \
+    "\"rms_norm_eps\": 1e-5, \"tie_word_embeddings\": false"
+
+/* Dense layers; rows that are sorted by expert; linear attention, and attention with gates; keys
+ * and values of an earlier layer, and an input for every layer. */
+static const char *const configs[] = {
+    "{\"model_type\": \"llama\", \"num_hidden_layers\": 2, " SIZES "}",
+    "{\"model_type\": \"qwen3_moe\", \"num_hidden_layers\": 2, \"mlp_only_layers\": [0],"
+    "\"num_experts\": 5, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 6,"
+    "\"head_dim\": 6, \"output_router_logits\": true, " SIZES "}",
+    "{\"model_type\": \"qwen3_5_text\", \"num_hidden_layers\": 2,"
+    "\"full_attention_interval\": 2, \"head_dim\": 8, \"linear_num_key_heads\": 1,"
+    "\"linear_num_value_heads\": 2, \"linear_key_head_dim\": 3,"
+    "\"linear_value_head_dim\": 5, " SIZES "}",
+    "{\"model_type\": \"gemma4_text\", \"num_hidden_layers\": 4, \"head_dim\": 4,"
+    "\"global_head_dim\": 8, \"num_kv_shared_layers\": 2, \"sliding_window\": 3,"
+    "\"hidden_size_per_layer_input\": 3, \"vocab_size_per_layer_input\": 37,"
+    "\"layer_types\": [\"sliding_attention\", \"full_attention\", \"sliding_attention\","
+    "\"full_attention\"], \"rope_parameters\": {\"full_attention\": {\"rope_type\":"
+    "\"proportional\", \"partial_rotary_factor\": 0.5, \"rope_theta\": 300}}, " SIZES "}",
+};
+enum { CONFIGS = sizeof configs / sizeof *configs };
 
 /* Only this test reads the reports, and looking up their lines would take most of its time. */
 const char *__asan_default_options(void);
@@ -34,7 +53,8 @@ const char *__asan_default_options(void) {
 static struct rig rig;
 
 /* Opens sizes that leave padding after every tensor, and three samples of five tokens. */
-static void open_rig(void) {
+static void open_rig(int model) {
+    const char *const config = configs[model];
     struct pl_diag d = {0};
     rig_init(&rig);
     rig_set(&rig, "mode", "lora");
@@ -98,7 +118,7 @@ static void step_of_child(uint32_t tensor, char *said, size_t size) {
 
 START_TEST(a_step_keeps_to_the_lives_of_its_plan) {
     char said[512];
-    open_rig();
+    open_rig(_i);
     step_of_child(PL_NONE, said, sizeof said);
     ck_assert_str_eq(said, "");
     run_step();
@@ -111,7 +131,7 @@ END_TEST
 START_TEST(a_life_cut_short_ends_the_run) {
     char said[4096], name[96];
     uint32_t planted = 0;
-    open_rig();
+    open_rig(_i);
     const struct pl_program *p = rig.planned.program;
     for (uint32_t i = 0; i < p->n_tensors; i++) {
         const struct pl_place_row *place = &rig.planned.plan->places[i];
@@ -137,7 +157,7 @@ static bool is_open(void *p, uint64_t bytes) {
 /* Results of the last ops can be read; tensors that died before them and the padding cannot. */
 START_TEST(only_the_living_are_open) {
     struct pl_diag d = {0};
-    open_rig();
+    open_rig(_i);
     const struct pl_program *p = rig.planned.program;
     const struct pl_phase_range *micro = &p->phases[PL_PHASE_MICRO];
     const uint32_t n = micro->n_ops / 2, op = micro->first_op + n - 1;
@@ -160,7 +180,7 @@ START_TEST(only_the_living_are_open) {
 END_TEST
 
 START_TEST(an_arena_is_open_before_anyone_else_has_it) {
-    open_rig();
+    open_rig(_i);
     ck_assert(is_open(rig.batch_arena.base, rig.batch_arena.bytes));
     run_step();
     ck_assert(!is_open(rig.batch_arena.base, rig.batch_arena.bytes));
@@ -177,10 +197,10 @@ int main(void) {
     Suite *s = suite_create("exec.poison");
     TCase *tc = tcase_create("lives");
     tcase_set_timeout(tc, 300);
-    tcase_add_test(tc, a_step_keeps_to_the_lives_of_its_plan);
-    tcase_add_test(tc, a_life_cut_short_ends_the_run);
-    tcase_add_test(tc, only_the_living_are_open);
-    tcase_add_test(tc, an_arena_is_open_before_anyone_else_has_it);
+    tcase_add_loop_test(tc, a_step_keeps_to_the_lives_of_its_plan, 0, CONFIGS);
+    tcase_add_loop_test(tc, a_life_cut_short_ends_the_run, 0, CONFIGS);
+    tcase_add_loop_test(tc, only_the_living_are_open, 0, CONFIGS);
+    tcase_add_loop_test(tc, an_arena_is_open_before_anyone_else_has_it, 0, CONFIGS);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);
