@@ -38,7 +38,7 @@ static json_t *model_json(const struct pl_known_model *k, const struct pl_model 
 
 static void print_model(const struct pl_known_model *k, const struct pl_model *m) {
     char params[PL_COUNT_TEXT];
-    printf("%-30s %15s  %-8s %6u %6u %7u  %s\n", k->name,
+    printf("%-30s %15s  %-12s %6u %6u %7u  %s\n", k->name,
            pl_count_text(pl_model_param_count(m), params), pl_family_name(m->family),
            (unsigned)m->layers, (unsigned)m->hidden, (unsigned)m->vocab, k->ids[0]);
 }
@@ -51,7 +51,7 @@ int pl_cmd_models(const struct pl_cli *cli) {
     struct pl_diag d = {0};
     pl_err err = PL_ERR_OK;
     if (!as_json)
-        printf("%-30s %15s  %-8s %6s %6s %7s  %s\n", "name", "parameters", "family", "layers",
+        printf("%-30s %15s  %-12s %6s %6s %7s  %s\n", "name", "parameters", "family", "layers",
                "hidden", "vocab", "Hugging Face id");
     for (size_t i = 0; i < n && err == PL_ERR_OK; i++) {
         struct pl_model m;
