@@ -10,14 +10,6 @@
 #include "estimator/program/emit/exchange.h"
 #include "estimator/program/emit/tape.h"
 
-static struct pl_operand now(const struct pl_builder *b, uint32_t id) {
-    return pl_arg(pl_build_now(b, id));
-}
-
-static struct pl_operand weight(const struct pl_builder *b, enum pl_slot slot) {
-    return now(b, pl_build_weight(b, slot));
-}
-
 /* --- columns of p ---------------------------------------------------------------------------- */
 
 static uint64_t channels(const struct pl_builder *b) {
@@ -56,10 +48,10 @@ void pl_step_conv(struct pl_tape *t, const struct pl_step *s, pl_var_set missing
     const uint32_t c =
         pl_build_activation(b, t->values[s->out[0]].name, PL_ROWS_TOKENS, channels(b));
     const struct pl_operand cache = caches ? pl_build_last_channels(b) : pl_arg_none;
-    struct pl_operand in[] = {qkv_of(b, t->values[s->in[0]].val), weight(b, PL_SLOT_DELTA_CONV),
-                              pl_arg(b->in.offsets), caches ? pl_arg(b->in.positions) : pl_arg_none,
-                              cache};
-    struct pl_operand out[] = {now(b, c), cache};
+    struct pl_operand in[] = {qkv_of(b, t->values[s->in[0]].val),
+                              pl_build_weight_arg(b, PL_SLOT_DELTA_CONV), pl_arg(b->in.offsets),
+                              caches ? pl_arg(b->in.positions) : pl_arg_none, cache};
+    struct pl_operand out[] = {pl_arg_now(b, c), cache};
     (void)missing;
     PL_EMIT(b, CONV_SILU, conv_attr(b), in, out);
     t->values[s->out[0]].val = pl_build_now(b, c);
@@ -73,9 +65,9 @@ void pl_step_conv_gradient(struct pl_tape *t, const struct pl_step *s) {
     const struct pl_weight_grad g =
         pl_build_weight_grad(b, PL_OP_CONV_SILU_BWD, w, &attr, channels(b));
     struct pl_operand in[] = {qkv_of(b, p->val),
-                              now(b, w),
+                              pl_arg_now(b, w),
                               pl_arg(b->in.offsets),
-                              now(b, t->values[s->out[0]].grad),
+                              pl_arg_now(b, t->values[s->out[0]].grad),
                               g.ws,
                               g.dw};
     struct pl_operand out[] = {qkv_of(b, pl_build_now(b, p->grad)), g.dw};
@@ -103,7 +95,7 @@ static struct pl_operand add_states(struct pl_builder *b, const char *name) {
     const uint32_t id = pl_build_step(b, name, PL_ROWS_FIXED, pl_delta_rows(b->n, b->seqs), cols,
                                       PL_DTYPE_F32, PL_CATEGORY_ACTIVATIONS);
     if (b->err == PL_ERR_OK) b->p->tensors[id].role = PL_ROLE_DELTA_STATES;
-    return now(b, id);
+    return pl_arg_now(b, id);
 }
 
 void pl_step_delta(struct pl_tape *t, const struct pl_step *s, pl_var_set missing) {
@@ -116,13 +108,13 @@ void pl_step_delta(struct pl_tape *t, const struct pl_step *s, pl_var_set missin
     const struct pl_operand state = caches ? pl_build_delta_state(b) : pl_arg_none;
     struct pl_operand in[] = {pl_arg(t->values[s->in[0]].val),
                               ba_of(b, t->values[s->in[1]].val),
-                              weight(b, PL_SLOT_DELTA_A_LOG),
-                              weight(b, PL_SLOT_DELTA_DT_BIAS),
+                              pl_build_weight_arg(b, PL_SLOT_DELTA_A_LOG),
+                              pl_build_weight_arg(b, PL_SLOT_DELTA_DT_BIAS),
                               pl_arg(b->in.offsets),
                               pl_build_workspace(b, PL_OP_GATED_DELTA, &attr, b->n, channels(b)),
                               caches ? pl_arg(b->in.positions) : pl_arg_none,
                               state};
-    struct pl_operand out[] = {now(b, id), left, state};
+    struct pl_operand out[] = {pl_arg_now(b, id), left, state};
     (void)missing;
     PL_EMIT(b, GATED_DELTA, attr, in, out);
     o->val = pl_build_now(b, id);
@@ -150,15 +142,15 @@ void pl_step_delta_gradient(struct pl_tape *t, const struct pl_step *s) {
     c->grad = pl_build_activation(b, c->grad_name, PL_ROWS_TOKENS, channels(b));
     struct pl_operand in[] = {pl_arg(c->val),
                               ba_of(b, p->val),
-                              now(b, a_log),
-                              now(b, dt_bias),
+                              pl_arg_now(b, a_log),
+                              pl_arg_now(b, dt_bias),
                               pl_arg(b->in.offsets),
                               pl_arg(t->values[s->out[1]].val),
-                              now(b, o->grad),
+                              pl_arg_now(b, o->grad),
                               ws,
                               da_log,
                               ddt_bias};
-    struct pl_operand out[] = {now(b, c->grad), ba_of(b, pl_build_now(b, p->grad)), da_log,
+    struct pl_operand out[] = {pl_arg_now(b, c->grad), ba_of(b, pl_build_now(b, p->grad)), da_log,
                                ddt_bias};
     PL_EMIT(b, GATED_DELTA_BWD, attr, in, out);
 }
@@ -176,8 +168,8 @@ void pl_step_gated_norm(struct pl_tape *t, const struct pl_step *s, pl_var_set m
         pl_build_step(b, t->values[s->out[1]].name, PL_ROWS_TOKENS, 0, b->m->delta.value_heads,
                       PL_DTYPE_F32, PL_CATEGORY_ACTIVATIONS);
     struct pl_operand in[] = {pl_arg(t->values[s->in[0]].val), z_of(b, t->values[s->in[1]].val),
-                              weight(b, PL_SLOT_DELTA_NORM)};
-    struct pl_operand out[] = {now(b, y), now(b, rstd)};
+                              pl_build_weight_arg(b, PL_SLOT_DELTA_NORM)};
+    struct pl_operand out[] = {pl_arg_now(b, y), pl_arg_now(b, rstd)};
     (void)missing;
     PL_EMIT(b, GATED_NORM, norm_attr(b), in, out);
     t->values[s->out[0]].val = pl_build_now(b, y);
@@ -198,14 +190,14 @@ void pl_step_gated_norm_gradient(struct pl_tape *t, const struct pl_step *s) {
         pl_build_weight_grad(b, PL_OP_GATED_NORM_BWD, w, &attr, values(b));
     o->grad = pl_build_activation(b, o->grad_name, PL_ROWS_TOKENS, values(b));
     p->grad = pl_build_activation(b, p->grad_name, PL_ROWS_TOKENS, all_columns(b));
-    struct pl_operand in[] = {now(b, t->values[s->out[0]].grad),
+    struct pl_operand in[] = {pl_arg_now(b, t->values[s->out[0]].grad),
                               pl_arg(o->val),
                               z_of(b, p->val),
-                              now(b, w),
+                              pl_arg_now(b, w),
                               pl_arg(t->values[s->out[1]].val),
                               g.ws,
                               g.dw};
-    struct pl_operand out[] = {now(b, o->grad), z_of(b, pl_build_now(b, p->grad)), g.dw};
+    struct pl_operand out[] = {pl_arg_now(b, o->grad), z_of(b, pl_build_now(b, p->grad)), g.dw};
     PL_EMIT(b, GATED_NORM_BWD, attr, in, out);
 }
 

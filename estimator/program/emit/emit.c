@@ -92,6 +92,10 @@ struct pl_operand pl_arg(struct pl_val v) {
     return (struct pl_operand){.id = v.id, .version = v.version};
 }
 
+struct pl_operand pl_arg_now(const struct pl_builder *b, uint32_t id) {
+    return pl_arg(pl_build_now(b, id));
+}
+
 struct pl_operand pl_arg_cols(struct pl_val v, uint64_t col, uint64_t cols) {
     return (struct pl_operand){
         .id = v.id, .version = v.version, .col = (uint32_t)col, .cols = (uint32_t)cols};

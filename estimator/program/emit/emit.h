@@ -166,6 +166,7 @@ uint32_t pl_build_step(struct pl_builder *b, const char *name, enum pl_rows rows
 struct pl_val pl_build_now(const struct pl_builder *b, uint32_t id); /* current content */
 
 struct pl_operand pl_arg(struct pl_val v);
+struct pl_operand pl_arg_now(const struct pl_builder *b, uint32_t id); /* pl_build_now(), whole */
 struct pl_operand pl_arg_cols(struct pl_val v, uint64_t col, uint64_t cols);
 struct pl_operand pl_arg_rows(struct pl_val v, uint64_t row0, uint64_t nrows);
 /* Returns the window of a tensor of tokens that is being computed: all rows, or a chunk, which is

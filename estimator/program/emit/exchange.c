@@ -38,10 +38,6 @@
  * after ZeRO, Rajbhandari et al., arXiv 1910.02054, section 5; the sum is ordered. */
 #include "estimator/program/emit/exchange.h"
 
-static struct pl_operand now(const struct pl_builder *b, uint32_t id) {
-    return pl_arg(pl_build_now(b, id));
-}
-
 static struct pl_operand rows(const struct pl_builder *b, uint32_t id, uint64_t row0, uint64_t n) {
     return pl_arg_rows(pl_build_now(b, id), row0, n);
 }
@@ -144,7 +140,7 @@ static struct pl_attr fold_attr(const struct pl_builder *b, uint32_t id, uint64_
 }
 
 void pl_build_fold_gradient(struct pl_builder *b, uint32_t tensor) {
-    fold(b, now(b, b->micro_grad[tensor]), now(b, b->grad[tensor]), pl_arg_none,
+    fold(b, pl_arg_now(b, b->micro_grad[tensor]), pl_arg_now(b, b->grad[tensor]), pl_arg_none,
          fold_attr(b, tensor, 0));
     b->micro_grad[tensor] = PL_NONE;
 }
@@ -176,10 +172,10 @@ static struct pl_operand parts_of(struct pl_builder *b, struct pl_operand g, str
         const struct pl_tensor *t = &b->p->tensors[g.id];
         const uint32_t id = pl_build_step(b, "parts", PL_ROWS_FIXED, mine * (attr.ranks - 1),
                                           t->dims[1], t->dtype, PL_CATEGORY_GRADIENTS);
-        out[0] = now(b, id);
+        out[0] = pl_arg_now(b, id);
     }
     if (b->err == PL_ERR_OK) PL_EMIT(b, SPREAD, attr, in, out);
-    return mine && b->err == PL_ERR_OK ? now(b, out[0].id) : pl_arg_none;
+    return mine && b->err == PL_ERR_OK ? pl_arg_now(b, out[0].id) : pl_arg_none;
 }
 
 /* Returns the window of the step's gradient with this rank's rows of the part. */
@@ -201,7 +197,7 @@ static void land(struct pl_builder *b, uint64_t elements) {
             b->landings[left++] = l;
             continue;
         }
-        struct pl_operand g = now(b, l.g.id); /* written since, in other rows */
+        struct pl_operand g = pl_arg_now(b, l.g.id); /* written since, in other rows */
         g.row0 = l.g.row0;
         g.nrows = l.g.nrows;
         fold(b, l.parts, g, l.own, l.attr);
@@ -318,13 +314,13 @@ void pl_build_begin_loss(struct pl_builder *b) {
 }
 
 struct pl_operand pl_build_loss(const struct pl_builder *b) {
-    return b->loss == b->p->loss ? now(b, b->loss) : rows(b, b->loss, b->loss_row, 2);
+    return b->loss == b->p->loss ? pl_arg_now(b, b->loss) : rows(b, b->loss, b->loss_row, 2);
 }
 
 void pl_build_end_loss(struct pl_builder *b) {
     if (b->err != PL_ERR_OK || b->loss == b->p->loss) return;
-    pl_build_share(b, now(b, b->loss), 2);
-    fold(b, now(b, b->loss), now(b, b->p->loss), pl_arg_none,
+    pl_build_share(b, pl_arg_now(b, b->loss), 2);
+    fold(b, pl_arg_now(b, b->loss), pl_arg_now(b, b->p->loss), pl_arg_none,
          (struct pl_attr){.accumulate = PL_ACC_ADD});
 }
 
@@ -334,9 +330,9 @@ static void exchange_loss(struct pl_builder *b) {
     const struct pl_attr all = {.accumulate = PL_ACC_WRITE, .all_ranks = true};
     if (b->err != PL_ERR_OK) return;
     const uint32_t id = losses(b);
-    fold(b, now(b, b->p->loss), rows(b, id, 2 * b->s->rank, 2), pl_arg_none, all);
-    pl_build_share(b, now(b, id), 2);
-    fold(b, now(b, id), now(b, b->p->loss), pl_arg_none, all);
+    fold(b, pl_arg_now(b, b->p->loss), rows(b, id, 2 * b->s->rank, 2), pl_arg_none, all);
+    pl_build_share(b, pl_arg_now(b, id), 2);
+    fold(b, pl_arg_now(b, id), pl_arg_now(b, b->p->loss), pl_arg_none, all);
 }
 
 void pl_build_exchange_step(struct pl_builder *b) {
@@ -374,8 +370,8 @@ void pl_build_norm_of_ranks(struct pl_builder *b) {
     for (uint32_t i = 0; pl_build_trained(b, &i); i++)
         at = square_sums(b, i, sums, at);
     if (pl_shape_ranks(b->s) == 1 || b->err != PL_ERR_OK) return;
-    pl_build_share(b, now(b, sums), blocks);
-    fold(b, now(b, sums), now(b, b->partials), pl_arg_none,
+    pl_build_share(b, pl_arg_now(b, sums), blocks);
+    fold(b, pl_arg_now(b, sums), pl_arg_now(b, b->partials), pl_arg_none,
          (struct pl_attr){.accumulate = PL_ACC_WRITE, .all_ranks = true});
 }
 

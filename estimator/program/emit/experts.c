@@ -10,10 +10,6 @@
 #include "estimator/program/emit/exchange.h"
 #include "estimator/program/emit/tape.h"
 
-static struct pl_operand now(const struct pl_builder *b, uint32_t id) {
-    return pl_arg(pl_build_now(b, id));
-}
-
 /* --- the router ------------------------------------------------------------------------------ */
 
 static uint32_t add_chosen(struct pl_builder *b, const char *name, enum pl_dtype dtype) {
@@ -27,11 +23,11 @@ void pl_step_route(struct pl_tape *t, const struct pl_step *s, pl_var_set missin
     const uint32_t expert = add_chosen(b, t->values[s->out[1]].name, PL_DTYPE_I32);
     const bool counts = b->route_stats != PL_NONE && !b->recompute;
     const struct pl_attr attr = pl_build_route_attr(b, counts);
-    const struct pl_operand stats = counts ? now(b, b->route_stats) : pl_arg_none;
+    const struct pl_operand stats = counts ? pl_arg_now(b, b->route_stats) : pl_arg_none;
     struct pl_operand in[] = {pl_arg(t->values[s->in[0]].val),
                               counts && stats.version ? stats : pl_arg_none, /* the first writes */
                               pl_build_workspace(b, PL_OP_ROUTE, &attr, b->n, b->m->experts.n)};
-    struct pl_operand out[] = {now(b, weight), now(b, expert), stats};
+    struct pl_operand out[] = {pl_arg_now(b, weight), pl_arg_now(b, expert), stats};
     (void)missing;
     PL_EMIT(b, ROUTE, attr, in, out);
     t->values[s->out[0]].val = pl_build_now(b, weight);
@@ -50,8 +46,9 @@ void pl_step_route_gradient(struct pl_tape *t, const struct pl_step *s) {
     const bool counts = b->route_stats != PL_NONE;
     logits->grad = pl_build_activation(b, logits->grad_name, PL_ROWS_TOKENS, b->m->experts.n);
     struct pl_operand in[] = {pl_arg(logits->val), pl_arg(weight->val), pl_arg(expert->val),
-                              now(b, weight->grad), counts ? now(b, b->route_stats) : pl_arg_none};
-    struct pl_operand out[] = {now(b, logits->grad)};
+                              pl_arg_now(b, weight->grad),
+                              counts ? pl_arg_now(b, b->route_stats) : pl_arg_none};
+    struct pl_operand out[] = {pl_arg_now(b, logits->grad)};
     PL_EMIT(b, ROUTE_BWD, pl_build_route_attr(b, counts), in, out);
 }
 
@@ -67,7 +64,7 @@ void pl_step_order(struct pl_tape *t, const struct pl_step *s, pl_var_set missin
     const uint32_t place = pl_build_step(b, t->values[s->out[2]].name, PL_ROWS_ROUTED, 0, 1,
                                          PL_DTYPE_I32, PL_CATEGORY_ACTIVATIONS);
     struct pl_operand in[] = {pl_arg(t->values[s->in[0]].val)};
-    struct pl_operand out[] = {now(b, offsets), now(b, order), now(b, place)};
+    struct pl_operand out[] = {pl_arg_now(b, offsets), pl_arg_now(b, order), pl_arg_now(b, place)};
     (void)missing;
     PL_EMIT(b, EXPERT_ORDER, ((struct pl_attr){0}), in, out);
     t->values[s->out[0]].val = pl_build_now(b, offsets);
@@ -84,7 +81,7 @@ void pl_step_dispatch(struct pl_tape *t, const struct pl_step *s, pl_var_set mis
     const uint32_t xr =
         pl_build_activation(b, t->values[s->out[0]].name, PL_ROWS_ROUTED, b->m->hidden);
     struct pl_operand in[] = {pl_arg(t->values[s->in[0]].val), pl_arg(t->values[s->in[1]].val)};
-    struct pl_operand out[] = {now(b, xr)};
+    struct pl_operand out[] = {pl_arg_now(b, xr)};
     (void)missing;
     PL_EMIT(b, DISPATCH, ((struct pl_attr){0}), in, out);
     t->values[s->out[0]].val = pl_build_now(b, xr);
@@ -104,9 +101,9 @@ void pl_step_dispatch_gradient(struct pl_tape *t, const struct pl_step *s) {
     struct pl_value *x = &t->values[s->in[0]];
     if (!x->wants) return;
     x->grad = pl_build_activation(b, x->grad_name, PL_ROWS_TOKENS, b->m->hidden);
-    struct pl_operand in[] = {now(b, t->values[s->out[0]].grad), pl_arg(t->values[s->in[2]].val),
-                              pl_arg_none};
-    struct pl_operand out[] = {now(b, x->grad)};
+    struct pl_operand in[] = {pl_arg_now(b, t->values[s->out[0]].grad),
+                              pl_arg(t->values[s->in[2]].val), pl_arg_none};
+    struct pl_operand out[] = {pl_arg_now(b, x->grad)};
     PL_EMIT(b, DISPATCH_BWD, ((struct pl_attr){0}), in, out);
 }
 
@@ -116,7 +113,7 @@ void pl_step_combine(struct pl_tape *t, const struct pl_step *s, pl_var_set miss
         pl_build_activation(b, t->values[s->out[0]].name, PL_ROWS_TOKENS, b->m->hidden);
     struct pl_operand in[] = {pl_arg(t->values[s->in[0]].val), pl_arg(t->values[s->in[1]].val),
                               pl_arg(t->values[s->in[2]].val)};
-    struct pl_operand out[] = {now(b, y)};
+    struct pl_operand out[] = {pl_arg_now(b, y)};
     (void)missing;
     PL_EMIT(b, COMBINE, ((struct pl_attr){0}), in, out);
     t->values[s->out[0]].val = pl_build_now(b, y);
@@ -133,9 +130,9 @@ void pl_step_combine_gradient(struct pl_tape *t, const struct pl_step *s) {
     struct pl_value *yr = &t->values[s->in[0]], *weight = &t->values[s->in[1]];
     weight->grad = add_chosen(b, weight->grad_name, PL_DTYPE_F32);
     yr->grad = yr->val.id;
-    struct pl_operand in[] = {now(b, t->values[s->out[0]].grad), pl_arg(yr->val),
+    struct pl_operand in[] = {pl_arg_now(b, t->values[s->out[0]].grad), pl_arg(yr->val),
                               pl_arg(weight->val), pl_arg(t->values[s->in[2]].val)};
-    struct pl_operand out[] = {pl_arg(yr->val), now(b, weight->grad)};
+    struct pl_operand out[] = {pl_arg(yr->val), pl_arg_now(b, weight->grad)};
     PL_EMIT(b, COMBINE_BWD, ((struct pl_attr){0}), in, out);
 }
 

@@ -5,10 +5,6 @@
  * part of the gradient of that product, and queries, keys and values add the rest. */
 #include "estimator/program/emit/tape.h"
 
-static struct pl_operand now(const struct pl_builder *b, uint32_t id) {
-    return pl_arg(pl_build_now(b, id));
-}
-
 static struct pl_attr attr_of(const struct pl_builder *b) {
     return (struct pl_attr){.heads = (uint32_t)b->m->heads,
                             .head_dim = b->m->layer[b->layer].head_dim};
@@ -22,7 +18,7 @@ static struct pl_operand with_gates(const struct pl_builder *b, struct pl_val qk
 void pl_step_split(struct pl_tape *t, const struct pl_step *s, pl_var_set missing) {
     struct pl_builder *b = t->b;
     const uint32_t q = pl_build_activation(b, t->values[s->out[0]].name, PL_ROWS_TOKENS, b->q);
-    struct pl_operand in[] = {with_gates(b, t->values[s->in[0]].val)}, out[] = {now(b, q)};
+    struct pl_operand in[] = {with_gates(b, t->values[s->in[0]].val)}, out[] = {pl_arg_now(b, q)};
     (void)missing;
     PL_EMIT(b, SPLIT_HEADS, attr_of(b), in, out);
     t->values[s->out[0]].val = pl_build_now(b, q);
@@ -31,7 +27,7 @@ void pl_step_split(struct pl_tape *t, const struct pl_step *s, pl_var_set missin
 void pl_step_split_gradient(struct pl_tape *t, const struct pl_step *s) {
     struct pl_builder *b = t->b;
     const struct pl_operand d = with_gates(b, pl_build_now(b, t->values[s->in[0]].grad));
-    struct pl_operand in[] = {now(b, t->values[s->out[0]].grad), d}, out[] = {d};
+    struct pl_operand in[] = {pl_arg_now(b, t->values[s->out[0]].grad), d}, out[] = {d};
     PL_EMIT(b, SPLIT_HEADS_BWD, attr_of(b), in, out);
 }
 
@@ -40,7 +36,7 @@ void pl_step_head_gate(struct pl_tape *t, const struct pl_step *s, pl_var_set mi
     const uint32_t y = pl_build_activation(b, t->values[s->out[0]].name, PL_ROWS_TOKENS, b->q);
     struct pl_operand in[] = {pl_arg(t->values[s->in[0]].val),
                               with_gates(b, t->values[s->in[1]].val)};
-    struct pl_operand out[] = {now(b, y)};
+    struct pl_operand out[] = {pl_arg_now(b, y)};
     (void)missing;
     PL_EMIT(b, SIGMOID_GATE, attr_of(b), in, out);
     t->values[s->out[0]].val = pl_build_now(b, y);
@@ -51,9 +47,9 @@ void pl_step_head_gate_gradient(struct pl_tape *t, const struct pl_step *s) {
     struct pl_value *o = &t->values[s->in[0]], *qkv = &t->values[s->in[1]];
     o->grad = pl_build_activation(b, o->grad_name, PL_ROWS_TOKENS, b->q);
     qkv->grad = pl_build_activation(b, qkv->grad_name, PL_ROWS_TOKENS, b->key_col + 2 * b->k);
-    struct pl_operand in[] = {now(b, t->values[s->out[0]].grad), pl_arg(o->val),
+    struct pl_operand in[] = {pl_arg_now(b, t->values[s->out[0]].grad), pl_arg(o->val),
                               with_gates(b, qkv->val)};
-    struct pl_operand out[] = {now(b, o->grad), with_gates(b, pl_build_now(b, qkv->grad))};
+    struct pl_operand out[] = {pl_arg_now(b, o->grad), with_gates(b, pl_build_now(b, qkv->grad))};
     PL_EMIT(b, SIGMOID_GATE_BWD, attr_of(b), in, out);
 }
 

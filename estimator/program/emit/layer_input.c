@@ -13,10 +13,6 @@
 
 #define SQRT_HALF 0.70710678118654752440f
 
-static struct pl_operand now(const struct pl_builder *b, uint32_t id) {
-    return pl_arg(pl_build_now(b, id));
-}
-
 static uint64_t columns(const struct pl_builder *b) {
     return b->m->layers * b->m->layer_input;
 }
@@ -45,14 +41,14 @@ static struct pl_attr norm_attr(const struct pl_builder *b) {
 static struct pl_operand look_up(struct pl_builder *b) {
     const uint32_t e = pl_build_activation(b, "input_rows", PL_ROWS_TOKENS, columns(b));
     struct pl_operand in[] = {pl_arg(b->in.ids), pl_build_weight_arg(b, PL_SLOT_INPUT_EMBED)};
-    struct pl_operand out[] = {now(b, e)};
+    struct pl_operand out[] = {pl_arg_now(b, e)};
     PL_EMIT(b, EMBED, ((struct pl_attr){.scale = embed_scale(b)}), in, out);
-    return now(b, e);
+    return pl_arg_now(b, e);
 }
 
 /* x = (x + r) / sqrt(2); r may be absent. */
 static void add_half(struct pl_builder *b, uint32_t x, struct pl_operand r) {
-    struct pl_operand in[] = {now(b, x), r, pl_arg_none}, out[] = {now(b, x)};
+    struct pl_operand in[] = {pl_arg_now(b, x), r, pl_arg_none}, out[] = {pl_arg_now(b, x)};
     PL_EMIT(b, ADD_SCALE, ((struct pl_attr){.alpha = SQRT_HALF}), in, out);
 }
 
@@ -64,7 +60,7 @@ void pl_step_input(struct pl_tape *t, const struct pl_step *s, pl_var_set missin
     const uint32_t r = add_rstd(b, rstd->name);
     struct pl_operand in[] = {pl_arg(t->values[s->in[0]].val),
                               pl_build_weight_arg(b, PL_SLOT_INPUT_NORM)};
-    struct pl_operand out[] = {now(b, id), rstd_arg(b, pl_build_now(b, r))};
+    struct pl_operand out[] = {pl_arg_now(b, id), rstd_arg(b, pl_build_now(b, r))};
     PL_EMIT(b, QK_NORM, norm_attr(b), in, out);
     add_half(b, id, look_up(b));
     p->val = pl_build_now(b, id);
@@ -85,17 +81,17 @@ void pl_step_input_gradient(struct pl_tape *t, const struct pl_step *s) {
     struct pl_builder *b = t->b;
     const uint32_t id = b->layer_input_grad, w = pl_build_weight(b, PL_SLOT_INPUT_NORM);
     add_half(b, id, pl_arg_none);
-    table_gradient(b, now(b, id));
+    table_gradient(b, pl_arg_now(b, id));
     struct pl_attr attr = norm_attr(b);
     const struct pl_weight_grad g =
         pl_build_weight_grad(b, PL_OP_QK_NORM_BWD, w, &attr, columns(b));
-    struct pl_operand in[] = {now(b, id),
+    struct pl_operand in[] = {pl_arg_now(b, id),
                               pl_arg(t->values[s->in[0]].val),
                               pl_build_weight_arg(b, PL_SLOT_INPUT_NORM),
                               rstd_arg(b, t->values[s->out[1]].val),
                               g.ws,
                               g.dw};
-    struct pl_operand out[] = {now(b, id), g.dw};
+    struct pl_operand out[] = {pl_arg_now(b, id), g.dw};
     PL_EMIT(b, QK_NORM_BWD, attr, in, out);
     t->values[s->in[0]].grad = id;
 }
@@ -125,7 +121,7 @@ void pl_step_input_gate(struct pl_tape *t, const struct pl_step *s, pl_var_set m
     (void)missing;
     const uint32_t id = pl_build_activation(b, m->name, PL_ROWS_TOKENS, b->m->layer_input);
     struct pl_operand in[] = {pl_arg(t->values[s->in[0]].val), columns_of_layer(b, b->layer_input)};
-    struct pl_operand out[] = {now(b, id)};
+    struct pl_operand out[] = {pl_arg_now(b, id)};
     PL_EMIT(b, GELU_MUL, (struct pl_attr){0}, in, out);
     m->val = pl_build_now(b, id);
 }
@@ -136,7 +132,7 @@ void pl_step_input_gate_gradient(struct pl_tape *t, const struct pl_step *s) {
     struct pl_value *g = &t->values[s->in[0]];
     const uint32_t dp = b->layer_input_grad;
     struct pl_operand in[] = {pl_arg(g->val), columns_of_layer(b, b->layer_input),
-                              now(b, t->values[s->out[0]].grad)};
+                              pl_arg_now(b, t->values[s->out[0]].grad)};
     struct pl_operand out[] = {
         pl_arg(g->val), dp == PL_NONE ? pl_arg_none : columns_of_layer(b, pl_build_now(b, dp))};
     PL_EMIT(b, GELU_MUL_BWD, (struct pl_attr){0}, in, out);

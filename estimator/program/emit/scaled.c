@@ -7,10 +7,6 @@
 
 #include "estimator/base/checked.h"
 
-static struct pl_operand now(const struct pl_builder *b, uint32_t id) {
-    return pl_arg(pl_build_now(b, id));
-}
-
 /* --- norms of heads -------------------------------------------------------------------------- */
 
 struct part {            /* queries, keys, or values */
@@ -210,7 +206,7 @@ pl_var_set pl_step_add_reads(const struct pl_tape *t, const struct pl_step *s) {
 /* The gradient of the trunk is that of both, after it was scaled. */
 void pl_step_add_gradient(struct pl_tape *t, const struct pl_step *s) {
     struct pl_builder *b = t->b;
-    const struct pl_operand d = now(b, t->trunk_grad);
+    const struct pl_operand d = pl_arg_now(b, t->trunk_grad);
     struct pl_operand in[] = {d, pl_arg_none, scalar_of(b, s->slot)}, out[] = {d};
     if (s->slot == PL_SLOT_SCALAR) PL_EMIT(b, ADD_SCALE, (struct pl_attr){.alpha = 1}, in, out);
     t->values[s->in[0]].grad = t->values[s->in[1]].grad = t->trunk_grad;

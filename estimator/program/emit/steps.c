@@ -3,10 +3,6 @@
 #include "estimator/program/emit/exchange.h"
 #include "estimator/program/emit/tape.h"
 
-static struct pl_operand now(const struct pl_builder *b, uint32_t id) {
-    return pl_arg(pl_build_now(b, id));
-}
-
 static const struct pl_layer *layer_of(const struct pl_builder *b) {
     return &b->m->layer[b->layer];
 }
@@ -17,7 +13,7 @@ static uint32_t add_rstd(struct pl_builder *b, const char *name, uint64_t cols) 
 
 struct pl_operand pl_build_weight_arg(const struct pl_builder *b, enum pl_slot slot) {
     const uint32_t w = pl_build_weight(b, slot);
-    return w == PL_NONE ? pl_arg_none : now(b, w);
+    return w == PL_NONE ? pl_arg_none : pl_arg_now(b, w);
 }
 
 struct pl_weight_grad pl_build_weight_grad(struct pl_builder *b, enum pl_op_kind kind, uint32_t w,
@@ -51,7 +47,7 @@ void pl_build_norm_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operan
     const struct pl_weight_grad g =
         pl_build_weight_grad(b, PL_OP_RMSNORM_BWD, w, &attr, b->m->hidden);
     const struct pl_operand before = add || dx.id == dy.id ? dx : pl_arg_none;
-    struct pl_operand in[] = {dy, pl_arg(x), now(b, w), pl_arg(rstd), g.ws, before, g.dw};
+    struct pl_operand in[] = {dy, pl_arg(x), pl_arg_now(b, w), pl_arg(rstd), g.ws, before, g.dw};
     struct pl_operand out[] = {dx, g.dw};
     PL_EMIT(b, RMSNORM_BWD, attr, in, out);
 }
@@ -59,7 +55,7 @@ void pl_build_norm_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operan
 /* Makes a norm's output again from what the forward pass kept. */
 static void renorm(struct pl_builder *b, struct pl_operand w, const struct pl_value *x,
                    const struct pl_value *rstd, uint32_t y) {
-    struct pl_operand in[] = {pl_arg(x->val), w, pl_arg(rstd->val)}, out[] = {now(b, y)};
+    struct pl_operand in[] = {pl_arg(x->val), w, pl_arg(rstd->val)}, out[] = {pl_arg_now(b, y)};
     PL_EMIT(b, RENORM, scale_attr(b), in, out);
 }
 
@@ -69,7 +65,7 @@ static void run_norm(struct pl_tape *t, const struct pl_step *s, pl_var_set miss
     struct pl_value *x = &t->values[s->in[0]], *n = &t->values[s->out[0]];
     struct pl_value *rstd = &t->values[s->out[1]];
     const uint32_t y = pl_build_activation(b, n->name, PL_ROWS_TOKENS, b->m->hidden);
-    const struct pl_operand w = now(b, pl_build_weight(b, s->slot));
+    const struct pl_operand w = pl_arg_now(b, pl_build_weight(b, s->slot));
     (void)missing;
     if (x->there && rstd->there) {
         renorm(b, w, x, rstd, y);
@@ -78,11 +74,11 @@ static void run_norm(struct pl_tape *t, const struct pl_step *s, pl_var_set miss
     }
     const uint32_t r = add_rstd(b, rstd->name, 1);
     if (s->in[1] == PL_NO_VAR || x->there) {
-        struct pl_operand in[] = {pl_arg(x->val), w}, out[] = {now(b, y), now(b, r)};
+        struct pl_operand in[] = {pl_arg(x->val), w}, out[] = {pl_arg_now(b, y), pl_arg_now(b, r)};
         PL_EMIT(b, RMSNORM, pl_build_norm_attr(b), in, out);
     } else {
         struct pl_operand in[] = {pl_arg(x->val), pl_arg(t->values[s->in[1]].val), w};
-        struct pl_operand out[] = {pl_arg(x->val), now(b, y), now(b, r)};
+        struct pl_operand out[] = {pl_arg(x->val), pl_arg_now(b, y), pl_arg_now(b, r)};
         PL_EMIT(b, ADD_RMSNORM, pl_build_norm_attr(b), in, out);
         x->val = pl_build_now(b, x->val.id);
     }
@@ -111,8 +107,8 @@ static void norm_gradient(struct pl_tape *t, const struct pl_step *s) {
     const struct pl_value *n = &t->values[s->out[0]];
     x->grad = t->trunk_grad;
     if (n->wants)
-        pl_build_norm_bwd(b, s->slot, now(b, n->grad), x->val, t->values[s->out[1]].val,
-                          x->wants ? now(b, x->grad) : pl_arg_none, true);
+        pl_build_norm_bwd(b, s->slot, pl_arg_now(b, n->grad), x->val, t->values[s->out[1]].val,
+                          x->wants ? pl_arg_now(b, x->grad) : pl_arg_none, true);
 }
 
 static pl_var_set post_norm_needs(const struct pl_tape *t, const struct pl_step *s) {
@@ -126,8 +122,8 @@ static void post_norm_gradient(struct pl_tape *t, const struct pl_step *s) {
     struct pl_builder *b = t->b;
     struct pl_value *x = &t->values[s->in[0]];
     x->grad = pl_build_activation(b, x->grad_name, PL_ROWS_TOKENS, b->m->hidden);
-    pl_build_norm_bwd(b, s->slot, now(b, t->values[s->out[0]].grad), x->val,
-                      t->values[s->out[1]].val, now(b, x->grad), false);
+    pl_build_norm_bwd(b, s->slot, pl_arg_now(b, t->values[s->out[0]].grad), x->val,
+                      t->values[s->out[1]].val, pl_arg_now(b, x->grad), false);
 }
 
 /* --- products -------------------------------------------------------------------------------- */
@@ -223,8 +219,9 @@ static void run_qk_norm(struct pl_tape *t, const struct pl_step *s, pl_var_set m
         attr.head_dim = layer_of(b)->head_dim;
         const uint32_t r = add_rstd(b, rstd->name, h->cols / layer_of(b)->head_dim);
         struct pl_operand in[] = {pl_arg_cols(t->values[s->in[i]].val, h->from, h->cols),
-                                  now(b, pl_build_weight(b, h->slot))};
-        struct pl_operand out[] = {pl_arg_cols(pl_build_now(b, qk), h->to, h->cols), now(b, r)};
+                                  pl_arg_now(b, pl_build_weight(b, h->slot))};
+        struct pl_operand out[] = {pl_arg_cols(pl_build_now(b, qk), h->to, h->cols),
+                                   pl_arg_now(b, r)};
         PL_EMIT(b, QK_NORM, attr, in, out);
         rstd->val = pl_build_now(b, r);
     }
@@ -251,9 +248,12 @@ static void qk_norm_gradient(struct pl_tape *t, const struct pl_step *s) {
             pl_build_weight_grad(b, PL_OP_QK_NORM_BWD, w, &attr, h->cols);
         const struct pl_value *x = &t->values[s->in[i]];
         const struct pl_operand d = pl_arg_cols(pl_build_now(b, x->grad), h->from, h->cols);
-        struct pl_operand in[] = {d,         pl_arg_cols(x->val, h->from, h->cols),
-                                  now(b, w), pl_arg(t->values[s->out[1 + i]].val),
-                                  g.ws,      g.dw};
+        struct pl_operand in[] = {d,
+                                  pl_arg_cols(x->val, h->from, h->cols),
+                                  pl_arg_now(b, w),
+                                  pl_arg(t->values[s->out[1 + i]].val),
+                                  g.ws,
+                                  g.dw};
         struct pl_operand out[] = {d, g.dw};
         PL_EMIT(b, QK_NORM_BWD, attr, in, out);
     }
@@ -271,9 +271,9 @@ static void rotate_heads(struct pl_builder *b, struct pl_val x, uint64_t col, ui
                            .rot_dim = rope->dim,
                            .long_from = rope->original_max_positions};
     struct pl_operand qk = pl_arg_cols(x, col, heads * layer_of(b)->head_dim);
-    struct pl_operand in[] = {qk, pl_arg(b->in.positions), now(b, table),
-                              table != b->rope[0] || b->rope[1] == PL_NONE ? pl_arg_none
-                                                                           : now(b, b->rope[1])};
+    struct pl_operand in[] = {
+        qk, pl_arg(b->in.positions), pl_arg_now(b, table),
+        table != b->rope[0] || b->rope[1] == PL_NONE ? pl_arg_none : pl_arg_now(b, b->rope[1])};
     struct pl_operand out[] = {qk};
     PL_EMIT(b, ROPE, attr, in, out);
 }
@@ -339,7 +339,7 @@ static struct pl_attr attention_attr(const struct pl_builder *b) {
 }
 
 static struct pl_operand sinks_of(const struct pl_builder *b) {
-    return b->m->sinks ? now(b, pl_build_weight(b, PL_SLOT_SINKS)) : pl_arg_none;
+    return b->m->sinks ? pl_arg_now(b, pl_build_weight(b, PL_SLOT_SINKS)) : pl_arg_none;
 }
 
 /* Queries, keys and values. Layers that share keys and values have these two in a tensor of their
@@ -368,7 +368,7 @@ static void run_attention(struct pl_tape *t, const struct pl_step *s, pl_var_set
     const uint32_t sums = add_rstd(b, lse->name, b->m->heads);
     struct pl_operand ws = pl_build_workspace(b, PL_OP_ATTENTION, &attr, b->n, b->q);
     struct pl_operand in[] = {parts[0], parts[1], parts[2], pl_arg(b->in.offsets), ws, sinks_of(b)};
-    struct pl_operand out[] = {now(b, id), now(b, sums)};
+    struct pl_operand out[] = {pl_arg_now(b, id), pl_arg_now(b, sums)};
     PL_EMIT(b, ATTENTION, attr, in, out);
     o->val = pl_build_now(b, id);
     lse->val = pl_build_now(b, sums);
@@ -388,7 +388,7 @@ static void sinks_gradient(struct pl_builder *b, const struct pl_value *o,
     struct pl_attr attr = attention_attr(b);
     const struct pl_weight_grad g = pl_build_weight_grad(b, PL_OP_SINK_BWD, sinks, &attr, b->q);
     struct pl_operand in[] = {
-        pl_arg(o->val), now(b, o->grad), pl_arg(lse->val), now(b, sinks), g.ws, g.dw};
+        pl_arg(o->val), pl_arg_now(b, o->grad), pl_arg(lse->val), pl_arg_now(b, sinks), g.ws, g.dw};
     struct pl_operand out[] = {g.dw};
     PL_EMIT(b, SINK_BWD, attr, in, out);
 }
@@ -417,9 +417,14 @@ static void attention_gradient(struct pl_tape *t, const struct pl_step *s) {
         pl_build_begin_kv_grad(t, qk, qkv, d);
     find_parts(b, qk->val, qkv->val, x);
     struct pl_operand ws = pl_build_workspace(b, PL_OP_ATTENTION_BWD, &attr, b->n, b->q);
-    struct pl_operand in[] = {
-        x[0], x[1], x[2], pl_arg(o->val), pl_arg(lse->val), now(b, o->grad), pl_arg(b->in.offsets),
-        ws};
+    struct pl_operand in[] = {x[0],
+                              x[1],
+                              x[2],
+                              pl_arg(o->val),
+                              pl_arg(lse->val),
+                              pl_arg_now(b, o->grad),
+                              pl_arg(b->in.offsets),
+                              ws};
     PL_EMIT(b, ATTENTION_BWD, attr, in, d);
     pl_build_end_kv_grad(t, d);
     sinks_gradient(b, o, lse);
