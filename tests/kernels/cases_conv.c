@@ -21,7 +21,7 @@ static struct shape draw_shape(struct trial *t) {
     };
     if (t->round / 2 < sizeof edges / sizeof *edges) return edges[t->round / 2];
     struct shape s = {.channels = draw(t, 1, 200), .taps = draw(t, 1, 5)};
-    s.n_seqs = (uint32_t)draw(t, 1, 4);
+    s.n_seqs = (uint32_t)draw(t, 0, 4); /* a rank may have none */
     for (uint32_t i = 0; i < s.n_seqs; i++)
         s.lengths[i] = (uint32_t)draw(t, 0, 100);
     return s;

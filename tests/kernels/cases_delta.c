@@ -26,7 +26,7 @@ static struct shape draw_shape(struct trial *t) {
     s.heads = s.key_heads * draw(t, 1, 3);
     s.key_dim = draw(t, 1, 40);
     s.dim = 2 * draw(t, 1, 20);
-    s.n_seqs = (uint32_t)draw(t, 1, 4);
+    s.n_seqs = (uint32_t)draw(t, 0, 4); /* a rank may have none */
     for (uint32_t i = 0; i < s.n_seqs; i++)
         s.lengths[i] = (uint32_t)draw(t, 0, 80);
     return s;

@@ -50,6 +50,8 @@ static const struct kind {
     {"qwen3moe-aux-loss", "8", {NULL}, false},
     {"qwen3moe-lora-experts", "8", {NULL}, true},
     {"gptoss-full", "8", {NULL}, false},
+    {"qwen35-full", "8", {"packing=true", NULL}, false},
+    {"qwen35-lora", "5", {NULL}, true},
     {"gemma4-shared-kv-ple", "8", {NULL}, false},
     {"gemma4-lora", "7", {"lora_dropout=0.3", NULL}, true},
 };

@@ -226,8 +226,9 @@ bool fits(struct conv_call *s, const struct pl_call *c) {
     s->taps = c->attr->taps;
     s->col_blocks = (uint32_t)pl_u64_div_up(s->y.cols, THREADS);
     return s->taps >= 1 && s->taps <= MOST && pl_is_float(&s->w) && s->w.cols == s->taps &&
-           s->w.rows == s->y.cols && same_shape(&s->y, &s->c) && c->batch->n_seqs >= 1 &&
-           s->offsets->rows > c->batch->n_seqs && s->y.cols < PL_GRID_MAX / MOST &&
+           s->w.rows == s->y.cols && same_shape(&s->y, &s->c) &&
+           (c->batch->n_seqs >= 1 || !s->y.rows) && s->offsets->rows > c->batch->n_seqs &&
+           s->y.cols < PL_GRID_MAX / MOST &&
            pl_u64_mul(pl_u64_max(s->y.rows, s->n_seqs), s->col_blocks, &blocks) &&
            blocks <= PL_GRID_MAX;
 }

@@ -135,7 +135,7 @@ extern "C" pl_err pl_cuda_gated_delta(struct pl_device *dev, const struct pl_cal
         return PL_ERR_PLAN_BROKEN;
     const uint32_t slices = (uint32_t)pl_u64_div_up(c->attr->head_dim, COLS);
     const int form = qkv->dtype == o->dtype ? pl_form_of_type(o->dtype) : (int)PL_FORM_EITHER;
-    launch[form](c, slices, pl_cuda_of(dev)->stream);
+    if (c->batch->n_seqs) launch[form](c, slices, pl_cuda_of(dev)->stream);
     return pl_cuda_launched();
 }
 

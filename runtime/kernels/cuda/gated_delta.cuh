@@ -84,7 +84,8 @@ static inline bool delta_fits(const struct pl_call *c, const struct pl_view *o) 
            ba->rows == qkv->rows && ba->cols == 2 * (uint64_t)a->heads && a_log->rows == a->heads &&
            dt_bias->rows == a->heads && o->rows == qkv->rows &&
            o->cols == (uint64_t)a->heads * a->head_dim && pl_is_float(qkv) && pl_is_float(ba) &&
-           pl_is_float(a_log) && pl_is_float(dt_bias) && pl_is_float(o) && c->batch->n_seqs >= 1 &&
+           pl_is_float(a_log) && pl_is_float(dt_bias) && pl_is_float(o) &&
+           (c->batch->n_seqs >= 1 || !qkv->rows) &&
            c->in[PL_GATED_DELTA_OFFSETS].rows > c->batch->n_seqs &&
            pl_u64_mul(c->batch->n_seqs, (uint64_t)a->heads * a->head_dim, &blocks) &&
            blocks <= PL_GRID_MAX;
