@@ -61,15 +61,17 @@ const struct pl_family_row *pl_family_of_gguf(const char *architecture);
 
 /* Facts of families that have a file of their own. */
 pl_err pl_qwen3_5_facts(const struct pl_hf *h, struct pl_model *m);
+pl_err pl_gemma4_facts(const struct pl_hf *h, struct pl_model *m);
 
 /* Reads quantization_config of bitsandbytes in 4 bits into m->codes and m->nested_codes. */
 pl_err pl_model_read_codes(const struct pl_hf *h, struct pl_model *m);
 
+/* Finds layer_types, a name for every layer; *list is NULL where it is not there. */
+pl_err pl_model_layer_names(const struct pl_hf *h, const struct pl_model *m, const json_t **list);
 /* Reads layer_types, which says of every layer whether it sees all positions or those of the
  * window. *given is false where it is not there. */
 pl_err pl_model_read_layer_types(const struct pl_hf *h, uint64_t window, struct pl_model *m,
                                  bool *given);
-pl_err pl_gemma4_facts(const struct pl_hf *h, struct pl_model *m); /* gemma4.c */
 
 /* Reads rope_theta, rope_scaling or rope_parameters into m->rope (rope.c). Needs head_dim and
  * max_positions. */

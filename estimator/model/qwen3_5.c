@@ -25,18 +25,16 @@ static void give_kind(struct pl_layer *layer, enum pl_layer_kind kind) {
 /* Layer i has attention if (i + 1) is a multiple of the interval, unless layer_types says
  * otherwise. */
 static pl_err read_layers(const struct pl_hf *h, struct pl_model *m) {
-    const json_t *list = json_object_get(h->object, "layer_types"), *item;
+    const json_t *list, *item;
     uint64_t interval = 4;
     size_t i;
     PL_TRY(pl_hf_uint_or(h, "full_attention_interval", 1, PL_MODEL_MAX_LAYERS, &interval));
-    if (!pl_hf_given(h, "layer_types")) {
+    PL_TRY(pl_model_layer_names(h, m, &list));
+    if (!list) {
         for (i = 0; i < m->layers; i++)
             give_kind(&m->layer[i], types[(i + 1) % interval == 0].kind);
         return PL_ERR_OK;
     }
-    if (!json_is_array(list) || json_array_size(list) != m->layers)
-        return pl_hf_refuse(h, "layer_types", PL_ERR_MODEL_FIELD, "expected a list of %llu names",
-                            (unsigned long long)m->layers);
     json_array_foreach(list, i, item) {
         const char *name = json_string_value(item);
         size_t k = 0;
