@@ -192,11 +192,11 @@ static bool is_meant(const struct pl_advice *a, uint32_t devices, uint32_t shard
 static pl_err add_row(struct pl_advice *a, uint32_t devices, uint32_t sharding, struct pl_fleet *f,
                       struct pl_diag *d) {
     struct pl_fleet_row *r = &f->rows[f->n_rows];
+    bool has;
     *r = (struct pl_fleet_row){.devices = devices, .sharding = sharding};
     open_job(a, f, r);
-    pl_err err = pl_job_validate(&r->job, NULL);
-    if (err == PL_ERR_HOST_OOM) return pl_host_oom(d, "a row of devices");
-    if (err != PL_ERR_OK) return PL_ERR_OK; /* no setting for so many */
+    PL_TRY(pl_change_made(pl_job_validate(&r->job, NULL), "a row of devices", &has, d));
+    if (!has) return PL_ERR_OK;
     PL_TRY(fill_row(a, f, r, d));
     f->n_rows++;
     return PL_ERR_OK;

@@ -41,11 +41,11 @@ static pl_err add_row(const struct pl_question *q, struct pl_trials *t, uint32_t
                       struct pl_longest *l, struct pl_diag *d) {
     struct pl_longest_row *row = &l->rows[l->n_rows];
     struct pl_variant v;
+    bool has;
     *row = (struct pl_longest_row){.job = *q->job, .decided = level};
     write_down(l, level, l->best ? l->best->wall.wall : q->job->max_seq_length, &row->job);
-    pl_err err = pl_job_validate(&row->job, NULL);
-    if (err == PL_ERR_HOST_OOM) return pl_host_oom(d, "a level of recomputation");
-    if (err != PL_ERR_OK) return PL_ERR_OK;
+    PL_TRY(pl_change_made(pl_job_validate(&row->job, NULL), "a level of recomputation", &has, d));
+    if (!has) return PL_ERR_OK;
     pl_variant_open(&v, q, &row->job);
     PL_TRY(pl_advice_wall(&v.q, PL_KEY_max_seq_length, t, &row->wall, d));
     PL_TRY(price_row(q, t, row, d));

@@ -388,11 +388,10 @@ static pl_err with_way(struct pl_advice *a, size_t i, way_fn handle, struct pl_r
                        struct pl_diag *d) {
     struct pl_way w = {.changes = ways[i], .stage = stage_of(ways[i])};
     struct pl_diag why = {0};
-    pl_err err = make_way(a, ways[i], &w.job);
-    if (err == PL_ERR_HOST_OOM) return pl_host_oom(d, "a way to run a job");
-    if (err != PL_ERR_OK || !load_slots(a, &w)) return PL_ERR_OK;
-    err = handle(a, &w, r, &why);
-    return pl_change_keep_error(err, &why, d);
+    bool has;
+    PL_TRY(pl_change_made(make_way(a, ways[i], &w.job), "a way to run a job", &has, d));
+    if (!has || !load_slots(a, &w)) return PL_ERR_OK;
+    return pl_change_planned(handle(a, &w, r, &why), &why, &has, d);
 }
 
 /* Nothing is gained by less memory where everything is kept and more samples are not worth it, and

@@ -66,9 +66,9 @@ static pl_err apply(const struct start *from, enum pl_change_id id, struct pl_va
     for (; c; c = c->also ? &pl_changes[c->also] : NULL) {
         struct pl_variant with;
         pl_variant_of(&with, &v->q);
-        pl_err err = pl_change_make(c, c->remedies, &with);
-        if (err == PL_ERR_HOST_OOM) return pl_host_oom(d, "a remedy");
-        if (err != PL_ERR_OK || (c->helps && !c->helps(&was.q, &with.job))) continue;
+        bool has;
+        PL_TRY(pl_change_made(pl_change_make(c, c->remedies, &with), "a remedy", &has, d));
+        if (!has || (c->helps && !c->helps(&was.q, &with.job))) continue;
         if (text.len) pl_text_add(&text, ", ");
         pl_change_write(c, &with.q, &text);
         if (keeps_the_step(c, &with.job))
@@ -150,17 +150,16 @@ static pl_err price_each(const struct start *from, struct pl_remedy alone[N_REME
         const enum pl_change_id id = from->table.ids[i];
         struct pl_remedy *r = &alone[i];
         struct pl_variant v;
+        struct pl_diag why = {0};
+        bool has;
         *r = (struct pl_remedy){0};
         pl_variant_of(&v, from->q);
         PL_TRY(apply(from, id, &v, r->change, sizeof r->change, d));
         if (!r->change[0]) continue;
-        const pl_err err = price(from, &v.q, r, d);
-        if (err == PL_ERR_CONFIG_CONFLICT) { /* this model cannot have it */
+        PL_TRY(pl_change_planned(price(from, &v.q, r, &why), &why, &has, d));
+        if (!has)
             r->change[0] = 0;
-            continue;
-        }
-        PL_TRY(err);
-        if (id == PL_CHANGE_LEVEL_OFFLOAD && pl_price_fits(&r->price))
+        else if (id == PL_CHANGE_LEVEL_OFFLOAD && pl_price_fits(&r->price))
             PL_TRY(lessen_offload(from, &v.q, r->change, r, d));
     }
     return PL_ERR_OK;
@@ -219,14 +218,16 @@ static pl_err combine(const struct start *from, const struct pl_remedy alone[N_R
         const enum pl_change_id id = from->table.ids[i];
         struct pl_remedy step = alone[i]; /* as long as nothing was added before it */
         struct pl_variant next;
+        struct pl_diag why = {0};
+        bool has;
         if (id == PL_CHANGE_MICRO_HALF || only_if_it_fits(id)) continue;
         pl_variant_of(&next, &c.v.q);
         PL_TRY(apply(from, id, &next, c.words[i], PL_REMEDY_TEXT, d));
         if (!c.words[i][0]) continue;
         const bool priced = !c.any && step.change[0];
-        const pl_err err = priced ? PL_ERR_OK : price(from, &next.q, &step, d);
-        if (err == PL_ERR_CONFIG_CONFLICT) continue; /* this model cannot have it */
-        PL_TRY(err);
+        const pl_err err = priced ? PL_ERR_OK : price(from, &next.q, &step, &why);
+        PL_TRY(pl_change_planned(err, &why, &has, d));
+        if (!has) continue;
         const bool fits = pl_price_fits(&step.price);
         if (step.saves_bytes <= (c.any ? r->saves_bytes : 0) && !fits) continue;
         pl_variant_of(&c.v, &next.q);

@@ -265,10 +265,17 @@ pl_err pl_change_make(const struct pl_change *c, unsigned jobs, struct pl_varian
     return PL_ERR_CONFIG_CONFLICT;
 }
 
-pl_err pl_change_keep_error(pl_err err, const struct pl_diag *why, struct pl_diag *d) {
-    if (err == PL_ERR_CONFIG_CONFLICT || err == PL_ERR_CONFIG_RANGE) return PL_ERR_OK;
-    if (err != PL_ERR_OK && d) *d = *why;
-    return err;
+pl_err pl_change_made(pl_err made, const char *what, bool *has, struct pl_diag *d) {
+    *has = made == PL_ERR_OK;
+    return made == PL_ERR_HOST_OOM ? pl_host_oom(d, what) : PL_ERR_OK;
+}
+
+pl_err pl_change_planned(pl_err planned, const struct pl_diag *why, bool *has, struct pl_diag *d) {
+    *has = planned == PL_ERR_OK;
+    if (*has || planned == PL_ERR_CONFIG_CONFLICT || planned == PL_ERR_CONFIG_RANGE)
+        return PL_ERR_OK;
+    if (d) *d = *why;
+    return planned;
 }
 
 void pl_change_write_key(const struct pl_question *q, enum pl_key_id key, struct pl_text *out) {

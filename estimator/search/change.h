@@ -3,6 +3,7 @@
  * In: a question.  Out: a variant of it with the change made.  Needs: change_rows.h, question.h.
  *   H1  a change that is made alters the job: one that has no meaning for it, or is its own
  *       already, is refused
+ *   H2  a change that the job cannot have is left out of an answer; any other error ends it
  * Use: struct pl_variant v; pl_variant_of(&v, &q);
  *      err = pl_change_make(PL_CHANGE_MOMENTS, pl_changes[PL_CHANGE_MOMENTS].settings, &v); */
 #ifndef PL_ESTIMATOR_SEARCH_CHANGE_H
@@ -46,9 +47,13 @@ extern const struct pl_change pl_changes[]; /* [PL_CHANGE_COUNT] */
  * is none for this job, since it has no meaning there, is what stands there already, or leaves the
  * key's range; *v is of no use then. Rules between keys are not looked at (pl_job_validate). */
 pl_err pl_change_make(const struct pl_change *c, unsigned jobs, struct pl_variant *v);
-/* The error of planning a job with a change, which told `why`, as far as it ends the answer: one
- * that the model or another key refuses is none for this job, and no error. */
-pl_err pl_change_keep_error(pl_err err, const struct pl_diag *why, struct pl_diag *d);
+/* H2. Both take the error of a change and say in *has whether the job has it.
+ * made: that of making it, or of asking about the rules between keys; what: what is made, for the
+ * message. Only memory of the host that is not there ends the answer. */
+pl_err pl_change_made(pl_err made, const char *what, bool *has, struct pl_diag *d);
+/* planned: that of planning it, which told `why`. What the model or another key refuses is a change
+ * that the job cannot have. */
+pl_err pl_change_planned(pl_err planned, const struct pl_diag *why, bool *has, struct pl_diag *d);
 /* The change as it is typed, "key: value"; q: with the change. */
 void pl_change_write(const struct pl_change *c, const struct pl_question *q, struct pl_text *out);
 /* "key: value" as the question is planned. */

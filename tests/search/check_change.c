@@ -139,6 +139,33 @@ START_TEST(remedies_have_places_of_their_own_and_companions_have_none) {
 }
 END_TEST
 
+/* H2 */
+START_TEST(an_answer_leaves_out_what_a_job_cannot_have_and_ends_at_any_other_error) {
+    static const struct {
+        pl_err err;
+        bool has, ends_making, ends_planning;
+    } rows[] = {{PL_ERR_OK, true, false, false},
+                {PL_ERR_CONFIG_CONFLICT, false, false, false},
+                {PL_ERR_CONFIG_RANGE, false, false, false},
+                {PL_ERR_PLAN_BROKEN, false, false, true},
+                {PL_ERR_HOST_OOM, false, true, true}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct pl_diag why = {0}, made = {0}, planned = {0};
+        bool has = !rows[i].has;
+        pl_diag_set(&why, rows[i].err, "of row %zu", i);
+        ck_assert_int_eq(pl_change_made(rows[i].err, "a change", &has, &made),
+                         rows[i].ends_making ? rows[i].err : PL_ERR_OK);
+        ck_assert_int_eq(has, rows[i].has);
+        ck_assert_int_eq(strstr(made.message, "a change") != NULL, rows[i].ends_making);
+        has = !rows[i].has;
+        ck_assert_int_eq(pl_change_planned(rows[i].err, &why, &has, &planned),
+                         rows[i].ends_planning ? rows[i].err : PL_ERR_OK);
+        ck_assert_int_eq(has, rows[i].has);
+        ck_assert_int_eq(strcmp(planned.message, why.message) == 0, rows[i].ends_planning);
+    }
+}
+END_TEST
+
 START_TEST(the_most_of_a_number_can_be_asked_and_one_more_cannot) {
     static const enum pl_key_id keys[] = {PL_KEY_batch_size, PL_KEY_max_seq_length, PL_KEY_lora_r};
     for (size_t i = 0; i < N_JOBS; i++) {
@@ -164,6 +191,7 @@ int main(void) {
     tcase_add_test(tc, a_change_that_is_made_alters_its_key_and_is_none_of_the_job_it_made);
     tcase_add_test(tc, the_narrow_type_of_a_change_is_one_that_the_device_computes_in);
     tcase_add_test(tc, a_change_is_none_of_the_jobs_that_its_row_leaves_out);
+    tcase_add_test(tc, an_answer_leaves_out_what_a_job_cannot_have_and_ends_at_any_other_error);
     tcase_add_test(tc, the_most_of_a_number_can_be_asked_and_one_more_cannot);
     tcase_add_test(tc, remedies_have_places_of_their_own_and_companions_have_none);
     Suite *s = suite_create("search.change");
