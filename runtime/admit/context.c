@@ -4,6 +4,7 @@
 #include "estimator/base/json_tree.h"
 #include "estimator/card/cards.h"
 #include "runtime/admit/history.h"
+#include "runtime/device/cuda/kernel_room.h"
 
 #include <stdlib.h>
 
@@ -50,6 +51,13 @@ void pl_context_predict(const struct pl_gpu *gpu, struct pl_context *out) {
     if (!entry || !read_figures(entry, gpu, out)) guess(gpu, out);
     out->graph_node_bytes = node_bytes(gpu, entry);
     json_decref(entry);
+}
+
+struct pl_growth pl_context_growth(const struct pl_context *c, uint64_t opened) {
+    if (c->doubt_bytes == 0) return (struct pl_growth){.bytes = c->growth_bytes};
+    const uint64_t left = c->bytes - pl_u64_min(c->bytes, opened);
+    const uint64_t bytes = pl_u64_max(PL_KERNEL_ROOM, left);
+    return (struct pl_growth){bytes, pl_u64_min(c->doubt_bytes, bytes - PL_KERNEL_ROOM)};
 }
 
 /* A run without graphs knows nothing new of them. */

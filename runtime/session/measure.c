@@ -33,7 +33,7 @@ struct moved {
     uint64_t predicted, measured;
 };
 
-static uint64_t growth(const struct moved *m) {
+static uint64_t excess(const struct moved *m) {
     return m->measured > m->predicted ? m->measured - m->predicted : 0;
 }
 
@@ -44,13 +44,17 @@ static pl_err refuse(struct pl_session *s, const struct pl_diag *refusal, struct
                                   pl_budget_own_context(b)};
     const struct moved comm = {"comm", "how NCCL is configured", pl_nccl_bytes(s->pf->world.size),
                                b->comm_bytes};
-    const struct moved *m = growth(&comm) > growth(&context) ? &comm : &context;
-    char predicted[PL_BYTES_TEXT], measured[PL_BYTES_TEXT];
+    const struct moved *m = excess(&comm) > excess(&context) ? &comm : &context;
+    char predicted[PL_BYTES_TEXT], measured[PL_BYTES_TEXT], grown[PL_BYTES_TEXT];
+    char later[PL_BYTES_TEXT + 64] = "";
+    if (m == &context && s->opened_bytes && context.measured > s->opened_bytes)
+        snprintf(later, sizeof later, " and %s for kernels that are loaded later",
+                 pl_bytes_text(context.measured - s->opened_bytes, grown));
     return pl_diag_set(
         d, refusal->err,
-        "the line `%s` changed from %s (predicted: %s) to %s (measured, %llu bytes): %s", m->line,
+        "the line `%s` changed from %s (predicted: %s) to %s (measured%s, %llu bytes): %s", m->line,
         pl_bytes_text(m->predicted, predicted), m->source, pl_bytes_text(m->measured, measured),
-        (unsigned long long)m->measured, refusal->message);
+        later, (unsigned long long)m->measured, refusal->message);
 }
 
 /* Records the bytes that NCCL counts, or what went of the free memory while it connected. */
@@ -67,14 +71,16 @@ pl_err pl_session_check_context(struct pl_session *s, struct pl_diag *d) {
     s->opened_bytes = process_bytes(s);
     s->opened_bytes -= pl_u64_min(s->opened_bytes, s->comm_bytes);
     if (s->opened_bytes) {
-        b->context_bytes = s->opened_bytes + pf->context.growth_bytes + b->comm_bytes;
-        b->doubt_bytes = b->comm_doubt_bytes;
+        const struct pl_growth growth = pl_context_growth(&pf->context, s->opened_bytes);
+        b->context_bytes = s->opened_bytes + growth.bytes + b->comm_bytes;
+        b->doubt_bytes = growth.doubt_bytes + b->comm_doubt_bytes;
         pf->graph_bytes = 0;
     }
     pl_graphs_grant(pf);
     s->device->graphs.limit_bytes = pf->graph_bytes;
     s->device->graphs.node_bytes = pf->context.graph_node_bytes;
-    s->device->budget_bytes = b->total_bytes - pl_u64_min(b->total_bytes, b->context_bytes);
+    const uint64_t least = b->context_bytes - pl_u64_min(b->context_bytes, b->doubt_bytes);
+    s->device->budget_bytes = b->total_bytes - pl_u64_min(b->total_bytes, least);
     struct pl_diag refusal = {0};
     pl_err err = pl_gate_error(&pf->estimate.verdict, &pf->q, &refusal);
     if (err == PL_ERR_OK || s->job->preflight == PL_PREFLIGHT_OFF) return PL_ERR_OK;

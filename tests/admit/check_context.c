@@ -311,12 +311,13 @@ START_TEST(a_refusal_comes_before_any_call_of_cuda) {
 }
 END_TEST
 
-/* The margin of the measured line is one byte: the arenas are what they are. */
+/* The margin of the measured line is one byte: the arenas are what they are. Nothing is known of
+ * the kernels to come, which are expected to take 128 MiB. */
 START_TEST(a_measured_context_turns_the_verdict_before_the_arenas) {
     ck_assert_int_eq(preflight("device: cuda\nvram_budget: 2GiB\n"), PL_ERR_OK);
     uint64_t arenas = pf.estimate.planned.plan->arena_bytes;
     uint64_t just = 2048 * MIB - arenas;
-    cuda.free_bytes = pf.gpu.free_bytes - just - (uint64_t)_i;
+    cuda.free_bytes = pf.gpu.free_bytes - (just - 128 * MIB) - (uint64_t)_i;
     pl_err err = train();
     ck_assert_uint_eq(cuda.opened, 1);
     ck_assert_uint_eq(pf.q.budget.context_bytes, just + (uint64_t)_i);
@@ -343,7 +344,7 @@ START_TEST(the_bytes_of_the_process_are_the_better_measure) {
     set("FAKE_NVML_PROCESS", "600000000");
     cuda.free_bytes = 4000 * MIB;
     ck_assert_int_eq(train(), PL_ERR_DEVICE_OOM);
-    ck_assert_uint_eq(pf.q.budget.context_bytes, 600000000 + pf.graph_bytes);
+    ck_assert_uint_eq(pf.q.budget.context_bytes, 600000000 + 128 * MIB + pf.graph_bytes);
     finish_job();
 }
 END_TEST
@@ -357,6 +358,29 @@ START_TEST(growth_is_added_to_what_was_measured) {
     ck_assert_int_eq(train(), PL_ERR_DEVICE_OOM);
     ck_assert_uint_eq(pf.q.budget.context_bytes, 600000000 + 30 * MIB + pf.graph_bytes);
     finish_job();
+}
+END_TEST
+
+static void expect_growth(uint64_t opened, uint64_t bytes, uint64_t doubt) {
+    struct pl_context c;
+    pl_context_predict(&gpu, &c);
+    const struct pl_growth growth = pl_context_growth(&c, opened);
+    ck_assert_uint_eq(growth.bytes, bytes);
+    ck_assert_uint_eq(growth.doubt_bytes, doubt);
+}
+
+/* Until a run has measured it, room for kernels is certain, and what the table says in all is
+ * expected. The doubt is never more than that of the table. */
+START_TEST(a_growth_that_nobody_measured_is_what_is_predicted_in_all) {
+    ck_assert_uint_eq(pl_card_find("H100")->context_bytes, 560 * MIB);
+    ck_assert_uint_eq(pl_card_context_doubt(pl_card_find("H100")), 280 * MIB);
+    expect_growth(100 * MIB, 460 * MIB, 280 * MIB);
+    expect_growth(300 * MIB, 260 * MIB, 132 * MIB);
+    expect_growth(432 * MIB, 128 * MIB, 0);
+    expect_growth(433 * MIB, 128 * MIB, 0);
+    expect_growth(900 * MIB, 128 * MIB, 0);
+    remember(&gpu, 500 * MIB, 500 * MIB);
+    expect_growth(100 * MIB, 0, 0);
 }
 END_TEST
 
@@ -383,6 +407,7 @@ int main(void) {
     tcase_add_loop_test(memory, a_figure_that_cannot_be_is_not_believed, 0, N(lies));
     tcase_add_test(memory, without_a_home_nothing_is_remembered);
     tcase_add_test(memory, the_file_does_not_grow_for_ever);
+    tcase_add_test(memory, a_growth_that_nobody_measured_is_what_is_predicted_in_all);
     suite_add_tcase(s, memory);
     TCase *jobs = tcase_create("jobs");
     tcase_set_timeout(jobs, 60);

@@ -38,13 +38,14 @@ static double preflight(const char *out, const char *key) {
     return x;
 }
 
-/* The context of the emulation is 256 MiB, and is remembered without what NCCL takes. */
+/* The context of the emulation is 256 MiB, and is remembered without what NCCL takes. In the first
+ * run it is expected to become the 560 MiB of the table. */
 START_TEST(what_nccl_takes_is_a_line_of_its_own) {
     ck_assert_int_eq(setenv("PLSIM_NCCL_BYTES", "20971520", 1), 0);
     plimsoll_train_expect(0, dir, WORDS("devices=2", "output_dir=two"));
     ck_assert(preflight("two", "comm_predicted_bytes") == (double)pl_nccl_bytes(2));
     ck_assert(preflight("two", "comm_bytes") == 20 * MIB);
-    const double graphs = preflight("two", "context_bytes") - 256 * MIB;
+    const double graphs = preflight("two", "context_bytes") - 560 * MIB;
     ck_assert_msg(graphs >= 0 && graphs < 4 * MIB, "%.0f", graphs);
     json_t *log = joblog_read(in_dir(dir, "two"));
     const json_t *ranks = json_object_get(joblog_event(log, "ranks", 0), "ranks");
@@ -59,7 +60,7 @@ START_TEST(what_nccl_takes_is_a_line_of_its_own) {
 END_TEST
 
 /* 560 MiB of context and 280 of doubt, 220.5 MiB of NCCL and half of that in doubt: 1170.75 MiB
- * and the arenas are predicted. 256 MiB and 1 GiB are measured. */
+ * and the arenas are predicted. 256 MiB, which may become 560, and 1 GiB are measured. */
 START_TEST(more_than_was_predicted_is_refused) {
     ck_assert_int_eq(setenv("PLSIM_NCCL_BYTES", "1073741824", 1), 0);
     struct outcome o = plimsoll_train(
@@ -77,15 +78,15 @@ END_TEST
 
 /* 560 MiB of context, 220.5 of NCCL, and 32 of arenas, which are 32 MiB of scratch almost alone.
  * Half of the first two is doubt: less than what is certain is there for two ranks, and for one it
- * is enough. */
+ * is enough, with 256 MiB of context that are opened and 128 for the kernels of the library. */
 START_TEST(the_prediction_counts_before_a_device_opens) {
     struct outcome o = plimsoll_train(
-        dir, WORDS("devices=2", "vram_budget=380MiB", "vram_margin=0", "output_dir=out"));
+        dir, WORDS("devices=2", "vram_budget=420MiB", "vram_margin=0", "output_dir=out"));
     ck_assert_msg(o.status == 3 && strstr(o.err, " needs 812.8 MiB"), "exit %d: %s", o.status,
                   o.err);
     outcome_finish(&o);
     plimsoll_train_expect(
-        0, dir, WORDS("devices=1", "vram_budget=380MiB", "vram_margin=0", "output_dir=one"));
+        0, dir, WORDS("devices=1", "vram_budget=420MiB", "vram_margin=0", "output_dir=one"));
 }
 END_TEST
 

@@ -190,7 +190,8 @@ static double preflight_number(const char *out, const char *key) {
 }
 
 /* Nothing is known of this GPU: the figure is that of the table, doubted in the text and in the
- * log, until the run has measured it. The second run knows, and doubts nothing. */
+ * log, until the run has measured it. It stays when 256 MiB of it were opened, since kernels are
+ * still to come. The second run knows that none do, and doubts nothing. */
 START_TEST(a_first_context_is_predicted_with_a_doubt_and_then_measured) {
     static const char doubt[] =
         "give or take     280.0 MiB      293,601,280  the context is a guess";
@@ -202,12 +203,54 @@ START_TEST(a_first_context_is_predicted_with_a_doubt_and_then_measured) {
     ck_assert_msg(strstr(second.err, "give or take") == NULL, "%s", second.err);
     ck_assert(preflight_number("first", "context_predicted_bytes") == 560 << 20);
     ck_assert(preflight_number("first", "context_doubt_bytes") == 280 << 20);
-    const double graphs = preflight_number("first", "context_bytes") - (256 << 20);
+    const double graphs = preflight_number("first", "context_bytes") - (560 << 20);
     ck_assert(graphs >= 0 && graphs < 2 << 20); /* their limit comes from the same line */
     ck_assert(preflight_number("second", "context_predicted_bytes") == 256 << 20);
     ck_assert(preflight_number("second", "context_doubt_bytes") == 0);
     outcome_finish(&first);
     outcome_finish(&second);
+}
+END_TEST
+
+/* The context is almost as large as the table says when it was opened, and the library's kernels
+ * take 100 MiB more at the first product of the first run. */
+static const struct {
+    int room; /* MiB that arenas and the opened context leave of the card */
+    bool fits;
+} rooms[] = {{41, false}, {99, false}, {127, false}, {128, true}};
+
+static double plan_first_run(void) {
+    make("full", "batch_size: 4\n");
+    set("PLSIM_CONTEXT_BYTES", textf("%d", 520 << 20));
+    set("PLSIM_LIBRARY_BYTES", textf("%d", 100 << 20));
+    TRAIN_WELL("output_dir=roomy");
+    ck_assert(summary_number("roomy", "context_bytes") >= 620 << 20);
+    set("XDG_CACHE_HOME", in_dir(dir, "forgotten"));
+    return summary_number("roomy", "planned_peak_bytes");
+}
+
+START_TEST(a_first_run_on_a_full_card_trains_or_is_refused_before_its_first_step) {
+    const double arenas = plan_first_run();
+    set("PLSIM_MEMORY_BYTES", textf("%.0f", arenas + (double)((520 + rooms[_i].room) << 20)));
+    struct outcome o = TRAIN("output_dir=full");
+    ck_assert_msg(o.status == (rooms[_i].fits ? 0 : 3), "exit %d: %s", o.status, o.err);
+    if (rooms[_i].fits) {
+        ck_assert(summary_number("full", "oom_recoveries") == 0);
+    } else {
+        ck_assert_ptr_nonnull(strstr(o.err, "`context` changed from 560.0 MiB (predicted: default) "
+                                            "to 648.0 MiB (measured and 128.0 MiB for kernels that "
+                                            "are loaded later, 679477248 bytes)"));
+        ck_assert(!path_exists(in_dir(dir, "full")));
+    }
+    outcome_finish(&o);
+}
+END_TEST
+
+START_TEST(an_automatic_batch_leaves_a_first_run_the_room_for_kernels) {
+    plan_first_run();
+    set("PLSIM_MEMORY_BYTES", textf("%d", 940 << 20));
+    TRAIN_WELL("output_dir=auto", "batch_size=auto");
+    ck_assert(summary_number("auto", "oom_recoveries") == 0);
 }
 END_TEST
 
@@ -321,6 +364,9 @@ int main(void) {
     tcase_add_loop_test(tc, a_lost_device_is_not_tried_again, 0,
                         (int)(sizeof losses / sizeof *losses));
     tcase_add_test(tc, a_first_context_is_predicted_with_a_doubt_and_then_measured);
+    tcase_add_loop_test(tc, a_first_run_on_a_full_card_trains_or_is_refused_before_its_first_step,
+                        0, sizeof rooms / sizeof *rooms);
+    tcase_add_test(tc, an_automatic_batch_leaves_a_first_run_the_room_for_kernels);
     tcase_add_test(tc, what_fits_without_the_doubt_of_a_first_context_is_tight);
     tcase_add_test(tc, a_step_allocates_nothing_and_never_lets_the_gpu_run_dry);
     tcase_add_test(tc, a_profile_and_a_prediction_change_no_bit);

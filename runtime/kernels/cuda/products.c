@@ -16,6 +16,7 @@
 #include "runtime/kernels/cuda/products.h"
 
 #include "estimator/base/alloc.h"
+#include "runtime/device/cuda/kernel_room.h"
 #include "runtime/device/cuda/lt.h"
 #include "runtime/kernels/cuda/set_rows.h"
 
@@ -33,10 +34,9 @@
 #define MOST_ALIGNMENT   256 /* bytes; cuBLASLt asks about no more */
 
 /* Bytes of the device. Loading a kernel has failed for memory where fewer than LEAST_ROOM are free;
- * it may have where fewer than KERNEL_ROOM are. A job that fills its budget leaves PL_CARD_MARGIN,
- * which lies between the two. */
-#define LEAST_ROOM  (UINT64_C(32) << 20)
-#define KERNEL_ROOM (UINT64_C(128) << 20)
+ * it may have where fewer than PL_KERNEL_ROOM are. A job that fills its budget leaves
+ * PL_CARD_MARGIN, which lies between the two. */
+#define LEAST_ROOM (UINT64_C(32) << 20)
 
 /* The facts that an algorithm depends on. They are compared as bytes: no padding, unused bits 0. */
 struct key {
@@ -79,7 +79,7 @@ static pl_err ask_free(uint64_t *out) {
 static pl_err classify_failure(const struct pl_products *p) {
     uint64_t left;
     PL_TRY(ask_free(&left));
-    const bool is_full = left < LEAST_ROOM || (left < KERNEL_ROOM && left < p->left_bytes);
+    const bool is_full = left < LEAST_ROOM || (left < PL_KERNEL_ROOM && left < p->left_bytes);
     return is_full ? PL_ERR_DEVICE_OOM : PL_ERR_DEVICE_LOST;
 }
 
