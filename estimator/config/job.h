@@ -114,7 +114,9 @@ enum { PL_SPLIT_TRAIN, PL_SPLIT_EVAL };
     X(USER_WORDS, role_user)                                                                       \
     X(ASSISTANT_WORDS, role_assistant)                                                             \
     X(SYSTEM_WORDS, role_system)                                                                   \
-    X(PROMPT_FORMAT, prompt_format)
+    X(PROMPT_FORMAT, prompt_format)                                                                \
+    X(QUESTION_FORMAT, question_format)                                                            \
+    X(NO_INPUT_FORMAT, no_input_format)
 enum pl_column {
 #define X(column, key) PL_COLUMN_##column,
     PL_COLUMNS(X)

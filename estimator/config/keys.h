@@ -116,7 +116,8 @@
       "field_input, field_output, field_system, field_prompt, field_completion, field_messages, "  \
       "field_chosen, field_rejected, field_label, field_weight, message_field_role, "              \
       "message_field_content, role_user, role_assistant, role_system; prompt_format: text with "   \
-      "{columns} in braces")                                                                       \
+      "{columns} in braces, question_format: the same as a turn of the user, no_input_format: "    \
+      "that of rows without a column which it does not name")                                      \
     X(dataset, PATH, "", 0, 0, "", "short for `datasets` with one path")                           \
     X(dataset_cache, PATH, "auto", 0, 0, "",                                                       \
       "where the tokens of data files are kept: auto (in the user's cache, of files that a "       \

@@ -6,6 +6,7 @@
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "estimator/base/open_file.h"
+#include "estimator/config/datasets.h"
 #include "estimator/config/job_values.h"
 #include "runtime/data/cache_key.h"
 #include "runtime/data/column_hint.h"
@@ -387,17 +388,16 @@ out:
 /* The format and the columns that the entry names. */
 static pl_err take_shape(const struct pl_job *job, const struct pl_dataset *ds, struct data_file *f,
                          struct pl_diag *d) {
+    const struct pl_format *written = pl_format_written(&ds->columns);
     f->format = pl_format_find(ds->format, job->stage);
-    if (ds->columns.name[PL_COLUMN_PROMPT_FORMAT]) {
-        if (f->format) {
-            pl_diag_at(d, PL_ERR_CONFIG_CONFLICT, job->path, ds->line, ds->column,
-                       "`prompt_format` and `format: %s` are both given",
-                       pl_format_name(f->format));
-            pl_diag_hint(d, "`prompt_format` is a format of its own: remove `format`");
-            return PL_ERR_CONFIG_CONFLICT;
-        }
-        f->format = pl_format_prompted();
+    if (written && f->format) {
+        const char *key = pl_column_key(pl_columns_prompt(&ds->columns));
+        pl_diag_at(d, PL_ERR_CONFIG_CONFLICT, job->path, ds->line, ds->column,
+                   "`%s` and `format: %s` are both given", key, pl_format_name(f->format));
+        pl_diag_hint(d, "`%s` is a format of its own: remove `format`", key);
+        return PL_ERR_CONFIG_CONFLICT;
     }
+    if (written) f->format = written;
     PL_TRY(pl_row_shape_init(&f->shape, job, ds, d));
     return pl_format_check_columns(f->format, job, ds, d);
 }

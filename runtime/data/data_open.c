@@ -10,7 +10,7 @@
 
 static bool is_for_tokenizer(const struct pl_dataset *entry, uint32_t stage) {
     const struct pl_format *f = pl_format_find(entry->format, stage);
-    return entry->columns.name[PL_COLUMN_PROMPT_FORMAT] || (f && pl_format_needs_tokenizer(f));
+    return pl_format_written(&entry->columns) || (f && pl_format_needs_tokenizer(f));
 }
 
 static pl_err open_tokenizer(struct pl_data *data, struct pl_diag *d) {

@@ -1,5 +1,5 @@
 /* format_rows.h - state and helpers of the readers of formats. Internal to data/: formats.c drives,
- * and rows_tokens.c, rows_text.c and rows_chat.c read the rows.
+ * and rows_*.c read the rows.
  *
  * In: a parser at a row whose keys were found.  Out: its sample.  Needs: row_parser.h.
  *   B1  `complete` runs after the last key: at[k] is the value of key k, seen[k] is true if it is
@@ -62,10 +62,13 @@ bool pl_tokens_complete(struct pl_row_parser *p);
 
 enum { PL_ALPACA_INSTRUCTION, PL_ALPACA_OUTPUT, PL_ALPACA_INPUT, PL_ALPACA_SYSTEM };
 enum { PL_PAIR_PROMPT, PL_PAIR_COMPLETION, PL_PAIR_SYSTEM };
-enum { PL_PROMPTED_OUTPUT };
+enum { PL_PROMPTED_OUTPUT, PL_ASKED_SYSTEM };
 /* The key as which column j of a prompt format is read. */
 #define PL_PROMPTED_KEY(j) (PL_FORMAT_MAX_KEYS + (int)(j))
 bool pl_prompted_complete(struct pl_row_parser *p);
+bool pl_asked_complete(struct pl_row_parser *p);
+/* Appends the prompt that a text of the entry makes of the row to p->text. */
+bool pl_row_add_prompt(struct pl_row_parser *p);
 bool pl_text_complete(struct pl_row_parser *p);
 bool pl_alpaca_complete(struct pl_row_parser *p);
 bool pl_pair_complete(struct pl_row_parser *p); /* for strings; lists use the next one */

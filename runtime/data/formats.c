@@ -174,6 +174,16 @@ static const struct pl_format prompted = {
     .needs_tokenizer = true,
     .complete = pl_prompted_complete,
 };
+/* Rows that `question_format` reads, as a question and its answer. */
+static const struct pl_format asked = {
+    .name = "of `question_format`",
+    .id = PL_FORMAT_AUTO,
+    .meanings = PL_KEYS_OF_PROMPTED,
+    .keys = {TEXT("output", OUTPUT), SYSTEM_OR_NOT, WEIGHT_OR_NOT},
+    .needs_tokenizer = true,
+    .needs_chat = true,
+    .complete = pl_asked_complete,
+};
 #define N_FORMATS  (sizeof formats / sizeof *formats)
 #define ANY_FORMAT (1u << PL_FORMAT_AUTO) /* meanings that a key has in rows of every format */
 
@@ -217,8 +227,15 @@ bool pl_format_needs_chat(const struct pl_format *f) {
     return f->needs_chat;
 }
 
-const struct pl_format *pl_format_prompted(void) {
-    return &prompted;
+const struct pl_format *pl_format_written(const struct pl_columns *columns) {
+    const enum pl_column prompt = pl_columns_prompt(columns);
+    if (prompt == PL_COLUMN_COUNT) return NULL;
+    return prompt == PL_COLUMN_PROMPT_FORMAT ? &prompted : &asked;
+}
+
+/* True if a text of the entry makes the prompt, and names its columns in braces. */
+static bool is_written(const struct pl_format *f) {
+    return f == &prompted || f == &asked;
 }
 
 /* --- columns ---------------------------------------------------------------------------------- */
@@ -227,6 +244,8 @@ static bool has_column(const struct pl_format *f, enum pl_column column) {
     bool of_messages = column >= PL_COLUMN_ROLE && column <= PL_COLUMN_SYSTEM_WORDS;
     if (of_messages) return f->needs_chat || f->may_need_chat;
     if (column == PL_COLUMN_PROMPT_FORMAT) return f == &prompted;
+    if (column == PL_COLUMN_QUESTION_FORMAT) return f == &asked;
+    if (column == PL_COLUMN_NO_INPUT_FORMAT) return is_written(f);
     for (int k = 0; k < PL_FORMAT_MAX_KEYS && f->keys[k].name; k++)
         if (f->keys[k].column == column) return true;
     return false;
@@ -279,7 +298,7 @@ pl_err pl_format_check_columns(const struct pl_format *f, const struct pl_job *j
     if (strange == PL_COLUMN_COUNT) return PL_ERR_OK;
     pl_diag_at(d, PL_ERR_CONFIG_CONFLICT, job->path, entry->line, entry->column,
                "`%s` names a column that %s%s does not have", pl_column_key(strange),
-               f == &prompted ? "" : "format ", f == &prompted ? "`prompt_format`" : f->name);
+               is_written(f) ? "" : "format ", is_written(f) ? f->name + strlen("of ") : f->name);
     list_columns(f, &list);
     pl_diag_hint(d, "an entry of this format may have %s",
                  list.len ? pl_text_str(&list) : "no names of columns");
@@ -336,7 +355,7 @@ static bool key_is(const struct pl_row_parser *p, const char *name) {
     return p->key.len == strlen(name) && memcmp(p->key.data, name, p->key.len) == 0;
 }
 
-/* The key in p->key as one that `prompt_format` names in braces, -1 = it is none. */
+/* The key in p->key as one that stands in braces, -1 = it is none. */
 static int key_in_braces(const struct pl_row_parser *p) {
     for (uint32_t j = 0; j < p->shape->n_names; j++) {
         const struct pl_span *name = &p->shape->names[j];
@@ -348,7 +367,7 @@ static int key_in_braces(const struct pl_row_parser *p) {
 
 /* The key in p->key as a key of the format, -1 = it is none. A column in braces is no weight. */
 static int key_of(const struct pl_row_parser *p, const struct pl_format *f) {
-    const int named = f == &prompted ? key_in_braces(p) : -1;
+    const int named = is_written(f) ? key_in_braces(p) : -1;
     for (int k = 0; k < PL_FORMAT_MAX_KEYS && f->keys[k].name; k++) {
         const struct pl_format_key *key = &f->keys[k];
         const bool weighs = key->column == PL_COLUMN_WEIGHT;
@@ -484,7 +503,7 @@ static bool key_twice(struct pl_row_parser *p, const struct pl_format_key *key, 
                         shown);
 }
 
-/* A column that `prompt_format` names. */
+/* A column that stands in braces. */
 static const struct pl_format_key in_braces = {
     .use = PL_KEY_REQUIRED,
     .kinds = PL_KIND(STRING) | PL_KIND(NUMBER) | PL_KIND(NULL),
@@ -542,8 +561,9 @@ bool pl_row_parse(struct pl_row_parser *p, const struct pl_format *f, const char
     for (int k = 0; k < PL_FORMAT_MAX_KEYS && f->keys[k].name; k++)
         if (f->keys[k].use == PL_KEY_REQUIRED && !p->seen[k])
             return missing_key(p, f, name_of(p, &f->keys[k]));
-    for (uint32_t j = 0; f == &prompted && j < p->shape->n_names; j++)
-        if (!p->seen[PL_PROMPTED_KEY(j)]) return missing_column(p, f, &p->shape->names[j]);
+    for (uint32_t j = 0; is_written(f) && j < p->shape->n_names; j++)
+        if (!p->seen[PL_PROMPTED_KEY(j)] && !p->shape->may_be_empty[j])
+            return missing_column(p, f, &p->shape->names[j]);
     return f->complete(p);
 }
 

@@ -27,8 +27,8 @@ bool pl_format_needs_chat(const struct pl_format *f);
 const struct pl_format *pl_format_detect(struct pl_row_parser *p, const char *text, size_t n,
                                          bool ends_file);
 
-/* Returns the format that reads `prompt_format`. */
-const struct pl_format *pl_format_prompted(void);
+/* Returns the format that reads `prompt_format` or `question_format`; NULL: there is neither. */
+const struct pl_format *pl_format_written(const struct pl_columns *columns);
 /* Checks that rows of this format (NULL: of some format) have the columns that the entry names.
  * PL_ERR_CONFIG_CONFLICT at its line: they do not. */
 pl_err pl_format_check_columns(const struct pl_format *f, const struct pl_job *job,

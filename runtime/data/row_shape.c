@@ -29,13 +29,20 @@ static bool is_known(const struct pl_row_shape *s, struct pl_span name) {
     return false;
 }
 
-/* Returns the problem of the prompt format, NULL = none. */
-static const char *find_names(struct pl_row_shape *s) {
-    const char *at = s->columns.name[PL_COLUMN_PROMPT_FORMAT], *problem = NULL;
+enum pl_column pl_columns_prompt(const struct pl_columns *columns) {
+    return columns->name[PL_COLUMN_PROMPT_FORMAT]     ? PL_COLUMN_PROMPT_FORMAT
+           : columns->name[PL_COLUMN_QUESTION_FORMAT] ? PL_COLUMN_QUESTION_FORMAT
+                                                      : PL_COLUMN_COUNT;
+}
+
+/* Adds the names of a format. Returns its problem, NULL = none. */
+static const char *find_names(struct pl_row_shape *s, const char *at, bool may_be_empty) {
+    const char *problem = NULL;
     struct pl_prompt_piece piece;
     while (at && pl_prompt_next(&at, &piece, &problem)) {
         if (!piece.name || is_known(s, piece.span)) continue;
         if (s->n_names == PL_SHAPE_NAMES) return "names more columns than 8";
+        s->may_be_empty[s->n_names] = may_be_empty;
         s->names[s->n_names++] = piece.span;
     }
     return problem;
@@ -46,11 +53,15 @@ pl_err pl_row_shape_init(struct pl_row_shape *s, const struct pl_job *job,
     *s = (struct pl_row_shape){.n_names = 0};
     if (!pl_columns_copy(&s->columns, &entry->columns))
         return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the columns of %s", entry->path);
-    const char *problem = find_names(s);
+    enum pl_column bad = PL_COLUMN_NO_INPUT_FORMAT;
+    const enum pl_column prompt = pl_columns_prompt(&s->columns);
+    const char *bare = s->columns.name[bad], *problem = find_names(s, bare, false);
+    if (!problem && prompt != PL_COLUMN_COUNT)
+        problem = find_names(s, s->columns.name[bad = prompt], bare != NULL);
     if (!problem) return PL_ERR_OK;
     pl_row_shape_finish(s);
-    pl_diag_at(d, PL_ERR_CONFIG_RANGE, job->path, entry->line, entry->column, "`prompt_format` %s",
-               problem);
+    pl_diag_at(d, PL_ERR_CONFIG_RANGE, job->path, entry->line, entry->column, "`%s` %s",
+               pl_column_key(bad), problem);
     pl_diag_hint(d, "write {column} for the value of a column, {{ and }} for braces of the text");
     return PL_ERR_CONFIG_RANGE;
 }

@@ -2,8 +2,9 @@
  * that is made of them.
  *
  * In: an entry of `datasets`.  Out: names by column, names in braces.  Needs: job.
- *   P1  `prompt_format` was checked: every brace is closed, {{ and }} are braces of the text, and
- *       the text between two is the name of a column
+ *   P1  the formats of a prompt were checked: every brace is closed, {{ and }} are braces of the
+ *       text, and the text between two is the name of a column
+ *   P2  a column may be empty if `no_input_format` is given and does not name it
  * Use: struct pl_row_shape s; pl_row_shape_init(&s, job, entry, &d); ... pl_row_shape_finish(&s);
  */
 #ifndef PL_RUNTIME_DATA_ROW_SHAPE_H
@@ -24,7 +25,8 @@ struct pl_span {
 
 struct pl_row_shape {
     struct pl_columns columns;            /* owned */
-    struct pl_span names[PL_SHAPE_NAMES]; /* names in braces, each once, in the order of the text */
+    struct pl_span names[PL_SHAPE_NAMES]; /* names in braces, each once */
+    bool may_be_empty[PL_SHAPE_NAMES];    /* of each name (P2) */
     uint32_t n_names;
 };
 
@@ -34,6 +36,8 @@ pl_err pl_row_shape_init(struct pl_row_shape *s, const struct pl_job *job,
 void pl_row_shape_finish(struct pl_row_shape *s); /* leaves {0} */
 /* True if the entry names a column. */
 bool pl_row_shape_is_named(const struct pl_row_shape *s);
+/* The format that makes the prompt of rows, of the two that there are; PL_COLUMN_COUNT: none. */
+enum pl_column pl_columns_prompt(const struct pl_columns *columns);
 
 /* A piece of a prompt format: text, or the name of a column. pl_prompt_next reads the piece at *at;
  * false at the end, and if *problem (NULL otherwise) holds an error. */

@@ -39,6 +39,16 @@ bool pl_sharegpt_complete(struct pl_row_parser *p) {
            encode_messages(p, PL_CHAT_LIST, 0);
 }
 
+bool pl_asked_complete(struct pl_row_parser *p) {
+    struct pl_conversation *c = &p->conversation;
+    if (!read_system(p, PL_ASKED_SYSTEM) || !pl_row_add_prompt(p) ||
+        !pl_conversation_add(c, &p->scan, PL_CHAT_USER, &p->text))
+        return false;
+    pl_row_go_to(p, PL_PROMPTED_OUTPUT);
+    return pl_conversation_read_text(c, &p->scan, PL_CHAT_ASSISTANT) &&
+           encode_messages(p, PL_PROMPTED_OUTPUT, 0);
+}
+
 bool pl_pair_complete_messages(struct pl_row_parser *p) {
     if (p->no_chat.err != PL_ERR_OK) {
         p->problem = p->no_chat;

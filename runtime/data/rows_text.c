@@ -80,34 +80,8 @@ bool pl_pair_complete(struct pl_row_parser *p) {
     return pl_row_add_string(p, PL_PAIR_COMPLETION) && encode(p, PL_PAIR_PROMPT, prompt_bytes);
 }
 
-/* The value of the column in braces: a string, a number as it is written, nothing for null. */
-static bool add_column(struct pl_row_parser *p, struct pl_span name) {
-    const char *digits;
-    size_t n;
-    uint32_t j = 0;
-    while (p->shape->names[j].n != name.n || memcmp(p->shape->names[j].at, name.at, name.n) != 0)
-        j++;
-    pl_row_go_to(p, PL_PROMPTED_KEY(j));
-    if (pl_scan_peek(&p->scan) != PL_SCAN_NUMBER) return pl_row_add_string(p, PL_PROMPTED_KEY(j));
-    if (!pl_scan_number(&p->scan, &digits, &n)) return false;
-    if (!pl_scan_is_finite(digits, n))
-        return pl_scan_fail(&p->scan, PL_ERR_DATA_FIELD, (size_t)(digits - p->scan.text),
-                            "a column without a value is null, or not there",
-                            "`%.*s` is %.*s, expected a text or a number", (int)name.n, name.at,
-                            (int)n, digits);
-    pl_text_addn(&p->text, digits, n);
-    return true;
-}
-
 bool pl_prompted_complete(struct pl_row_parser *p) {
-    const char *at = p->shape->columns.name[PL_COLUMN_PROMPT_FORMAT], *problem;
-    struct pl_prompt_piece piece;
-    while (pl_prompt_next(&at, &piece, &problem)) {
-        if (!piece.name)
-            pl_text_addn(&p->text, piece.span.at, piece.span.n);
-        else if (!add_column(p, piece.span))
-            return false;
-    }
+    if (!pl_row_add_prompt(p)) return false;
     size_t prompt_bytes = p->text.len;
     return pl_row_add_string(p, PL_PROMPTED_OUTPUT) && encode(p, PL_PROMPTED_OUTPUT, prompt_bytes);
 }

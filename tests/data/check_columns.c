@@ -15,7 +15,8 @@
 #define TALK                                                                                       \
     "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n<|im_start|>user\nr"       \
     "<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n"
-#define TRAINED ".a<|im_end|>.b<|im_end|>."
+#define BY_INPUT "prompt_format: \"{q}: {i}. \"\nno_input_format: \"{q}? \"\n"
+#define TRAINED  ".a<|im_end|>.b<|im_end|>."
 
 static const struct {
     const char *name, *yaml, *row, *text, *trained;
@@ -76,6 +77,24 @@ static const struct {
      "{\"say\":\"a\",\"ask\":\"q\"}", "qa$", ".a$", false},
     {"braces and numbers", "prompt_format: \"{{{x}}} {n}{x}\"\n",
      "{\"n\":7,\"x\":\"q\",\"output\":\"a\",\"context\":\"c\"}", "{q} 7qa$", ".a$", false},
+    {"a row with an input", BY_INPUT, "{\"q\":\"q\",\"i\":\"c\",\"output\":\"a\"}", "q: c. a$",
+     ".a$", false},
+    {"a row with an empty input", BY_INPUT, "{\"q\":\"q\",\"i\":\"\",\"output\":\"a\"}", "q? a$",
+     ".a$", false},
+    {"a row whose input is null", BY_INPUT, "{\"i\":null,\"q\":\"q\",\"output\":\"a\"}", "q? a$",
+     ".a$", false},
+    {"a row without an input", BY_INPUT, "{\"q\":\"q\",\"output\":\"a\"}", "q? a$", ".a$", false},
+    {"a number is an input", BY_INPUT, "{\"q\":\"q\",\"i\":0,\"output\":\"a\"}", "q: 0. a$", ".a$",
+     false},
+    {"a question and its answer",
+     "question_format: \"{ask}, {more}\"\nno_input_format: \"{ask}\"\nfield_output: say\n",
+     "{\"say\":\"a\",\"more\":\"\",\"ask\":\"q\"}",
+     "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n", ".a<|im_end|>.", false},
+    {"a question after a system text", "question_format: \"{q}\\n{i}\"\nfield_system: rules\n",
+     "{\"q\":\"q\",\"i\":\"c\",\"rules\":\"s\",\"output\":\"a\"}",
+     "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nq\nc<|im_end|>\n<|im_start|>assistant\n"
+     "a<|im_end|>\n",
+     ".a<|im_end|>.", false},
     {"a column without a value", "prompt_format: \"{x}{y}:\"\n",
      "{\"x\":\"q\",\"y\":null,\"output\":\"a\"}", "q:a$", ".a$", false},
 };
@@ -145,6 +164,19 @@ static const struct {
     {"auto", "prompt_format: \"{q}\"\nfield_input: q\n", "{\"q\":\"a\",\"output\":\"b\"}",
      PL_ERR_CONFIG_CONFLICT, "`field_input` names a column that `prompt_format` does not have",
      "field_output"},
+    {"auto", "question_format: \"{q\"\n", "{\"q\":\"a\",\"output\":\"b\"}", PL_ERR_CONFIG_RANGE,
+     "`question_format` has a brace that is not closed", "{{"},
+    {"auto", "prompt_format: \"{q}\"\nno_input_format: \"q}\"\n", "{\"q\":\"a\",\"output\":\"b\"}",
+     PL_ERR_CONFIG_RANGE, "`no_input_format` has a brace that is not open", "{{"},
+    {"auto", "no_input_format: \"{q}\"\n", "{\"q\":\"a\",\"output\":\"b\"}", PL_ERR_CONFIG_CONFLICT,
+     "no format of this `stage` has the column of `no_input_format`", ""},
+    {"auto", "prompt_format: \"{q}\"\nquestion_format: \"{q}\"\n", "{\"q\":\"a\",\"output\":\"b\"}",
+     PL_ERR_CONFIG_CONFLICT, "`question_format` names a column that `prompt_format` does not have",
+     ""},
+    {"messages", "question_format: \"{q}\"\n", "{\"q\":\"a\",\"output\":\"b\"}",
+     PL_ERR_CONFIG_CONFLICT, "`question_format` and `format: messages`", "remove"},
+    {"auto", BY_INPUT, "{\"i\":\"a\",\"output\":\"b\"}", PL_ERR_DATA_FIELD, "key `q` is missing",
+     ""},
     {"auto", "prompt_format: \"{q}\"\n", "{\"Q\":\"a\",\"output\":\"b\"}", PL_ERR_DATA_FIELD,
      "key `q` is missing", ""},
     {"auto", "prompt_format: \"{q}\"\n", "{\"q\":[1],\"output\":\"b\"}", PL_ERR_DATA_FIELD,

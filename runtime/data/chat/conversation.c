@@ -484,3 +484,10 @@ bool pl_conversation_read_text(struct pl_conversation *c, struct pl_scan *s,
     if (!add_message(c, s, role) || !pl_scan_string(s, &c->text)) return false;
     return !c->text.failed || no_memory(s);
 }
+
+bool pl_conversation_add(struct pl_conversation *c, struct pl_scan *s, enum pl_chat_role role,
+                         const struct pl_text *text) {
+    if (!add_message(c, s, role)) return false;
+    pl_text_addn(&c->text, pl_text_str(text), text->len);
+    return !c->text.failed || no_memory(s);
+}

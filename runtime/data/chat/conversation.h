@@ -63,6 +63,9 @@ bool pl_conversation_read_one(struct pl_conversation *c, struct pl_scan *s,
 /* Appends the string at the cursor as one message. */
 bool pl_conversation_read_text(struct pl_conversation *c, struct pl_scan *s,
                                enum pl_chat_role role);
+/* Appends a text as one message; it is copied. */
+bool pl_conversation_add(struct pl_conversation *c, struct pl_scan *s, enum pl_chat_role role,
+                         const struct pl_text *text);
 /* Returns [n] messages, valid until the next call that adds. */
 const struct pl_chat_message *pl_conversation_messages(struct pl_conversation *c);
 /* Handles a system message that was put before a list: false if the list begins with another one;
