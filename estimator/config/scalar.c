@@ -193,6 +193,8 @@ void pl_scalar_write(struct pl_text *out, const char *text) {
             pl_text_addn(out, text, n);
         else if (c == '"' || c == '\\')
             pl_text_addf(out, "\\%c", (char)c);
+        else if (c == '\n' || c == '\t')
+            pl_text_add(out, c == '\n' ? "\\n" : "\\t");
         else
             pl_text_addf(out, c < 0x100 ? "\\x%02X" : "\\u%04X", c);
     }

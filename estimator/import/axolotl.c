@@ -319,10 +319,13 @@ static void rule_batch(struct pl_import *im) {
 /* ---- data ---- */
 
 static const struct pl_word types[] = {
-    {"alpaca", "alpaca", NULL},     {"completion", "text", NULL},
-    {"pretrain", "text", NULL},     {"chat_template", "messages", NULL},
-    {"sharegpt", "sharegpt", NULL}, {"chat_template.default", "messages", NULL},
-    {"input_output", NULL, NULL},   PL_WORDS_END,
+    {"completion", "text", NULL},
+    {"pretrain", "text", NULL},
+    {"chat_template", "messages", NULL},
+    {"chat_template.default", "messages", NULL},
+    {"sharegpt", "sharegpt", NULL},
+    {"input_output", NULL, NULL},
+    PL_WORDS_END,
 };
 
 /* Names of columns that are the same here and there. */
@@ -338,63 +341,10 @@ static void copy_columns(struct pl_import *im, const struct pl_node *entry) {
     }
 }
 
-/* {instruction} and {input} stand for the columns of these names there, for columns here. */
-static void write_prompt(struct pl_import *im, const struct pl_node *type, const char *format) {
-    static const struct {
-        const char *word, *field;
-    } braces[] = {{"{instruction}", "field_instruction"},
-                  {"{input}", "field_input"},
-                  {"{system}", "field_system"}};
-    struct pl_text out = {0};
-    while (*format) {
-        size_t n = 1;
-        const char *put = NULL;
-        for (size_t i = 0; i < sizeof braces / sizeof *braces; i++) {
-            const struct pl_node *field = pl_import_in(im, type, braces[i].field);
-            if (strncmp(format, braces[i].word, strlen(braces[i].word)) != 0) continue;
-            n = strlen(braces[i].word);
-            put = field ? pl_node_text(field) : NULL;
-        }
-        if (put)
-            pl_text_addf(&out, "{%s}", put);
-        else
-            pl_text_addn(&out, format, n);
-        format += n;
-    }
-    im->data.failed |= out.failed;
-    pl_data_word(im, "prompt_format", pl_text_str(&out));
-    pl_text_finish(&out);
-}
-
-static void read_custom(struct pl_import *im, const struct pl_node *type,
-                        const struct pl_taken *t) {
-    const struct pl_node *format = pl_import_in(im, type, "format");
-    const struct pl_node *bare = pl_import_in(im, type, "no_input_format");
-    const struct pl_node *output = pl_import_in(im, type, "field_output");
-    const struct pl_node *text = format ? format : bare;
-    if (text) write_prompt(im, type, pl_node_text(text));
-    if (output) pl_data_word(im, "field_output", pl_node_text(output));
-    if (!text) {
-        const struct pl_node *instruction = pl_import_in(im, type, "field_instruction");
-        if (instruction) pl_data_word(im, "field_instruction", pl_node_text(instruction));
-    }
-    if (format && bare && strcmp(pl_node_text(format), pl_node_text(bare)) != 0)
-        pl_import_note_entry(im, PL_IMPORT_MISSED, t,
-                             "another form of rows without an input (no_input_format)");
-    if (pl_import_in(im, type, "system_prompt") &&
-        *pl_node_text(pl_import_in(im, type, "system_prompt")))
-        pl_import_note_entry(im, PL_IMPORT_MISSED, t,
-                             "a system prompt before each row: write it into prompt_format");
-}
-
-static void read_type(struct pl_import *im, const struct pl_node *entry, const struct pl_taken *t) {
-    const struct pl_node *type = pl_import_in(im, entry, "type");
+static void read_rows(struct pl_import *im, const struct pl_node *entry, const struct pl_node *type,
+                      const struct pl_taken *t) {
+    const struct pl_node *field = pl_import_in(im, entry, "field");
     const struct pl_word *w = types;
-    if (!type) return;
-    if (type->kind == PL_NODE_MAPPING) {
-        read_custom(im, type, t);
-        return;
-    }
     while (w->word && strcmp(w->word, pl_node_text(type)) != 0)
         w++;
     if (w->word && w->to)
@@ -403,8 +353,11 @@ static void read_type(struct pl_import *im, const struct pl_node *entry, const s
         pl_import_note_entry(im, PL_IMPORT_MISSED, t,
                              "rows of the type %.60s; `format: auto` reads them by their columns",
                              pl_node_text(type));
-    const struct pl_node *field = pl_import_in(im, entry, "field");
     if (field) pl_data_word(im, "field_text", pl_node_text(field));
+    if (strcmp(pl_node_text(type), "completion") == 0)
+        pl_import_note_entry(im, PL_IMPORT_MISSED, t,
+                             "a text of more than sequence_len tokens is cut into several samples "
+                             "there, and is one sample here: see `overlength`");
 }
 
 /* Keys of an entry beyond those that are mapped. */
@@ -424,7 +377,9 @@ static const struct {
 
 static void read_supervised(struct pl_import *im, const struct pl_node *entry,
                             const struct pl_taken *t) {
-    read_type(im, entry, t);
+    const struct pl_node *type = pl_import_in(im, entry, "type");
+    if (type && pl_axolotl_prompt(im, type, t)) return;
+    if (type) read_rows(im, entry, type, t);
     copy_columns(im, entry);
     pl_data_words(im, "field_text", pl_import_in(im, entry, "text_column"));
 }

@@ -151,6 +151,9 @@ void pl_rule_simpo(struct pl_import *im);
 void pl_import_drop_refused(struct pl_import *im);
 void pl_rule_trl_stage(struct pl_import *im);
 
+/* Adds the prompt that axolotl's type of an entry makes of its rows: one of its own, or a mapping.
+ * False: the type is none of these. */
+bool pl_axolotl_prompt(struct pl_import *im, const struct pl_node *type, const struct pl_taken *t);
 /* Adds what axolotl's type of an entry says of its rows of preferences. */
 void pl_axolotl_preferences(struct pl_import *im, const struct pl_node *entry,
                             const struct pl_taken *t);

@@ -20,9 +20,7 @@ static const struct pl_word types[] = {
 
 static const struct pl_word stages[] = {
     {"sft", "sft", NULL},
-    {"pt", NULL,
-     "its texts are joined and cut into blocks of cutoff_len; here each row is a "
-     "sample: write `format: text`"},
+    {"pt", "sft", "each row is a text"},
     {"dpo", "dpo", NULL},
     {"kto", "kto", NULL},
     {"rm", NULL, "training of a reward model: not supported"},
@@ -322,14 +320,16 @@ static const struct {
     {"tags", "assistant_tag", "role_assistant"},      {"tags", "system_tag", "role_system"},
 };
 
+/* True if the rows are texts. */
+static bool is_pretraining(const struct pl_import *im) {
+    struct pl_taken t;
+    return pl_import_peek(im, "stage", &t) && strcmp(pl_node_text(t.value), "pt") == 0;
+}
+
 static const char *string_in(const json_t *o, const char *key) {
     const char *s = json_string_value(json_object_get(o, key));
     return s ? s : "";
 }
-
-#define AS_TURNS                                                                                   \
-    "an instruction becomes a question in the template there, and the prompt of stanford_alpaca "  \
-    "here: convert the rows to `messages`"
 
 /* The columns and words of an entry that its rows have, a prompt in turns or as an instruction. */
 static void add_columns(struct pl_import *im, const json_t *info, bool chat) {
@@ -363,12 +363,46 @@ static bool describe_preferences(struct pl_import *im, const struct pl_taken *t,
     return true;
 }
 
+/* The column of a part of an instruction: without `columns` the usual one, else one that they name,
+ * or none. */
+static const char *column_of(const json_t *info, const char *part, const char *usual) {
+    const json_t *columns_of = json_object_get(info, "columns");
+    return columns_of ? string_in(columns_of, part) : usual;
+}
+
+/* src/llamafactory/data/converter.py: an instruction, a line feed and the input are a question. */
+static void describe_question(struct pl_import *im, const struct pl_taken *t, const json_t *info) {
+    const char *prompt = column_of(info, "prompt", "instruction");
+    const char *query = column_of(info, "query", "input"), *system = column_of(info, "system", "");
+    struct pl_text both = {0}, alone = {0};
+    if (*prompt) pl_text_addf(&alone, "{%s}", prompt);
+    pl_text_addf(&both, *query ? "%s%s{%s}" : "%s", pl_text_str(&alone), *prompt ? "\n" : "",
+                 query);
+    pl_data_word(im, "question_format", pl_text_str(&both));
+    if (*prompt && *query) pl_data_word(im, "no_input_format", pl_text_str(&alone));
+    pl_data_word(im, "field_output", column_of(info, "response", "output"));
+    pl_data_word(im, "field_system", system);
+    if (*column_of(info, "history", ""))
+        pl_import_note_entry(im, PL_IMPORT_MISSED, t,
+                             "`history`: earlier questions and answers of a row: convert the rows "
+                             "to `messages`");
+    im->data.failed |= both.failed || alone.failed;
+    pl_text_finish(&both);
+    pl_text_finish(&alone);
+}
+
 static void describe_columns(struct pl_import *im, const struct pl_taken *t, const json_t *info,
                              bool chat) {
     const bool has_messages = *string_in(json_object_get(info, "columns"), "messages");
-    pl_data_word(im, "format", !chat ? "alpaca" : has_messages ? "messages" : "sharegpt");
-    add_columns(im, info, chat);
-    if (!chat) pl_import_note_entry(im, PL_IMPORT_MISSED, t, AS_TURNS);
+    if (chat) {
+        pl_data_word(im, "format", has_messages ? "messages" : "sharegpt");
+        add_columns(im, info, chat);
+    } else if (is_pretraining(im)) {
+        pl_data_word(im, "format", "text");
+        pl_data_word(im, "field_text", column_of(info, "prompt", "instruction"));
+    } else {
+        describe_question(im, t, info);
+    }
     if (json_is_true(json_object_get(info, "ranking")))
         pl_import_note_entry(im, PL_IMPORT_MISSED, t, "rows of preferences without their stage");
 }
@@ -404,9 +438,24 @@ static void describe(struct pl_import *im, const struct pl_taken *t, const json_
 
 #define NO_INFO                                                                                    \
     "dataset_info.json is not in %.100s, or does not name it: this is the usual name of the file"
+#define USUAL ", and these are the usual columns"
 #define PREFERRED                                                                                  \
     "; its rows become turns of the template there: make lists of messages of their prompts and "  \
     "answers"
+
+/* Rows that nothing describes are those that an entry without words describes. */
+static void guess(struct pl_import *im, const struct pl_taken *t, const char *folder) {
+    const bool prefers = pl_data_prefers(im);
+    if (prefers && im->job.stage == PL_STAGE_KTO) {
+        pl_import_note_entry(im, PL_IMPORT_MISSED, t, NO_INFO PREFERRED, folder);
+        return;
+    }
+    pl_import_note_entry(im, PL_IMPORT_MAPPED, t, prefers ? NO_INFO : NO_INFO USUAL, folder);
+    if (!prefers && is_pretraining(im))
+        pl_data_word(im, "format", "text");
+    else if (!prefers)
+        describe_question(im, t, NULL);
+}
 
 /* One name of `dataset`: by its entry in dataset_info.json, or by the name of its file. */
 static void read_name(struct pl_import *im, const struct pl_taken *t, const struct sources *from,
@@ -426,10 +475,8 @@ static void read_name(struct pl_import *im, const struct pl_taken *t, const stru
     pl_text_finish(&path);
     if (info)
         describe(im, t, info);
-    else if (pl_data_prefers(im) && im->job.stage == PL_STAGE_KTO)
-        pl_import_note_entry(im, PL_IMPORT_MISSED, t, NO_INFO PREFERRED, folder);
     else
-        pl_import_note_entry(im, PL_IMPORT_MAPPED, t, NO_INFO, folder);
+        guess(im, t, folder);
     pl_data_split(im, t, split, string_in(info, "split"));
     describe_samples(im, t, info, from);
     pl_data_end(im);
@@ -468,9 +515,20 @@ static void read_most(struct pl_import *im, struct sources *from) {
         pl_import_miss(im, &from->said, "it is no number of rows");
 }
 
+/* src/llamafactory/hparams/data_args.py: its texts are packed unless `packing` says otherwise. */
+static void check_pretraining(struct pl_import *im) {
+    struct pl_taken stage, packing;
+    if (!is_pretraining(im) || !pl_import_peek(im, "stage", &stage)) return;
+    if (!pl_import_peek(im, "packing", &packing) || pl_node_is_on(packing.value))
+        pl_import_miss(im, &stage,
+                       "its texts are joined and cut into blocks of cutoff_len; here each row is a "
+                       "sample");
+}
+
 static void rule_data(struct pl_import *im) {
     struct pl_taken t;
     struct pl_text path = {0};
+    check_pretraining(im);
     const bool has_folder = pl_import_take(im, "dataset_dir", &t);
     struct sources from = {.folder = has_folder ? pl_node_text(t.value) : "data"};
     if (has_folder) pl_import_inert(im, &t, "each `path` begins with it");

@@ -345,10 +345,6 @@ static void rule_decay(struct pl_import *im) {
 
 /* ---- data ---- */
 
-#define IN_TURN                                                                                    \
-    "the prompt is a turn of the model's template there, and plain text here: compare "            \
-    "`plimsoll tokenize job.yaml --show 3`"
-
 /* Tokenizers that put a message between tokens of a turn whatever the prompt template is, and the
  * template of ours that has the same turns. Gemma's puts none. */
 static const struct turns {
@@ -377,31 +373,97 @@ static void set_turns(struct pl_import *im, const struct pl_taken *t) {
                          "`plimsoll tokenize job.yaml --show 3`");
 }
 
+#define IN_TURN                                                                                    \
+    "the prompt is a turn of the model's template there, and plain text here: compare "            \
+    "`plimsoll tokenize job.yaml --show 3`"
+#define STACK_EXCHANGE "stack_exchange_paired_dataset"
+
+/* A prompt that is made of columns: its text with names of torchtune's in braces, for rows with
+ * and without an input, and the columns that these names stand for. */
+struct prompt {
+    const char *text, *without; /* without NULL: the text is for all rows */
+    const char *instruction, *input, *output;
+};
+
+#define TASK  "Below is an instruction that describes a task"
+#define WRITE ". Write a response that appropriately completes the request.\n\n### Instruction:\n"
+static const struct prompt alpaca = {
+    TASK ", paired with an input that provides further context" WRITE
+         "{instruction}\n\n### Input:\n{input}\n\n### Response:\n",
+    TASK WRITE "{instruction}\n\n### Response:\n", "instruction", "input", "output"};
+static const struct prompt alone = {"{input}", NULL, NULL, "input", "output"};
+static const struct prompt dialogue = {"{input}", NULL, NULL, "dialogue", "summary"};
+
 static const struct builder {
     const char *name, *source, *format; /* source: where the builder has its rows; NULL: given */
     bool trains_prompt;                 /* unless train_on_input says otherwise */
-    bool in_turn;                       /* its prompt is a message, which a tokenizer may mark */
+    const struct prompt *prompt;        /* a message, which a tokenizer may mark; NULL: none */
 } builders[] = {
-    {"alpaca_dataset", "tatsu-lab/alpaca", "alpaca", true, true},
-    {"alpaca_cleaned_dataset", "yahma/alpaca-cleaned", "alpaca", true, true},
-    {"chat_dataset", NULL, "messages", false, false},
-    {"text_completion_dataset", NULL, "text", true, false},
-    {"wikitext_dataset", "EleutherAI/wikitext_document_level", "text", true, false},
-    {"cnn_dailymail_articles_dataset", "ccdv/cnn_dailymail", "text", true, false},
-    {"slimorca_dataset", "Open-Orca/SlimOrca-Dedup", "sharegpt", false, false},
-    {"instruct_dataset", NULL, "prompt_completion", false, true},
-    {"grammar_dataset", "liweili/c4_200m", "prompt_completion", false, true},
-    {"samsum_dataset", "Samsung/samsum", "prompt_completion", false, true},
-    {"preference_dataset", NULL, "preference", false, false},
-    {"hh_rlhf_helpful_dataset", "RLHFlow/HH-RLHF-Helpful-standard", "preference", false, false},
-    {"stack_exchange_paired_dataset", "lvwerra/stack-exchange-paired", "preference", false, true},
+    {"alpaca_dataset", "tatsu-lab/alpaca", NULL, true, &alpaca},
+    {"alpaca_cleaned_dataset", "yahma/alpaca-cleaned", NULL, true, &alpaca},
+    {"chat_dataset", NULL, "messages", false, NULL},
+    {"text_completion_dataset", NULL, "text", true, NULL},
+    {"wikitext_dataset", "EleutherAI/wikitext_document_level", "text", true, NULL},
+    {"cnn_dailymail_articles_dataset", "ccdv/cnn_dailymail", "text", true, NULL},
+    {"slimorca_dataset", "Open-Orca/SlimOrca-Dedup", "sharegpt", false, NULL},
+    {"instruct_dataset", NULL, NULL, false, &alone},
+    {"grammar_dataset", "liweili/c4_200m", NULL, false, &alone},
+    {"samsum_dataset", "Samsung/samsum", NULL, false, &dialogue},
+    {"preference_dataset", NULL, "preference", false, NULL},
+    {"hh_rlhf_helpful_dataset", "RLHFlow/HH-RLHF-Helpful-standard", "preference", false, NULL},
+    {STACK_EXCHANGE, "lvwerra/stack-exchange-paired", "preference", false, NULL},
 };
+
+static bool is_of(const struct builder *b, const char *format) {
+    return b->format && strcmp(b->format, format) == 0;
+}
+
+/* Tokenizers of other models put a message between tokens of a turn. */
+static bool marks_turns(const struct pl_import *im) {
+    return strcmp(tokenizer_of(im), "gemma_tokenizer") != 0;
+}
+
+/* The column that `column_map` gives a name; without the map it is `usual`. */
+static const char *column_of(const struct pl_import *im, const struct pl_node *map,
+                             const char *name, const char *usual) {
+    const struct pl_node *column = map ? pl_import_in(im, map, name) : NULL;
+    return column ? pl_node_text(column) : map ? "" : usual;
+}
+
+static void add_format(struct pl_import *im, const char *key, const char *text,
+                       const char *instruction, const char *given) {
+    struct pl_text out = {0};
+    for (const char *brace; (brace = strchr(text, '{')); text = strchr(brace, '}') + 1) {
+        pl_text_addn(&out, text, (size_t)(brace - text));
+        pl_text_addf(&out, "{%s}", brace[3] == 's' ? instruction : given);
+    }
+    pl_text_add(&out, text);
+    im->data.failed |= out.failed;
+    pl_data_word(im, key, pl_text_str(&out));
+    pl_text_finish(&out);
+}
+
+static void write_prompt(struct pl_import *im, const struct pl_node *map, const struct prompt *p) {
+    const char *key = marks_turns(im) ? "question_format" : "prompt_format";
+    const char *instruction =
+        p->instruction ? column_of(im, map, "instruction", p->instruction) : "";
+    const char *given = column_of(im, map, "input", p->input);
+    if (*given) add_format(im, key, p->text, instruction, given);
+    if (p->without)
+        add_format(im, *given ? "no_input_format" : key, p->without, instruction, given);
+    pl_data_word(im, "field_output", column_of(im, map, "output", p->output));
+}
 
 static const struct builder *find_builder(const char *component) {
     const char *dot = strrchr(component, '.'), *name = dot ? dot + 1 : component;
     for (size_t i = 0; i < sizeof builders / sizeof *builders; i++)
         if (strcmp(builders[i].name, name) == 0) return &builders[i];
     return NULL;
+}
+
+/* True for pairs whose prompt is a string, which is a message there. */
+static bool asks(const struct builder *b) {
+    return strcmp(b->name, STACK_EXCHANGE) == 0;
 }
 
 /* Names of columns; those of pairs with a prompt differ from ours. */
@@ -426,17 +488,19 @@ static void read_columns(struct pl_import *im, const struct pl_node *entry,
     const struct pl_node *messages = pl_import_in(im, entry, "conversation_column");
     const struct pl_node *column = pl_import_in(im, entry, "column");
     const struct pl_node *map = pl_import_in(im, entry, "column_map");
-    const struct pl_node *input = map ? pl_import_in(im, map, "input") : NULL;
-    const struct pl_node *output = map ? pl_import_in(im, map, "output") : NULL;
     const bool shares = style && strcmp(pl_node_text(style), "sharegpt") == 0;
-    const bool pairs = b && strcmp(b->format, "prompt_completion") == 0;
-    if (b) pl_data_word(im, "format", shares ? "sharegpt" : b->format);
-    if (b && strcmp(b->format, "preference") == 0) read_preferences(im, map, b->in_turn);
+    if (!b) return;
+    if (b->prompt) write_prompt(im, map, b->prompt);
+    if (b->format) pl_data_word(im, "format", shares ? "sharegpt" : b->format);
+    if (is_of(b, "preference")) read_preferences(im, map, asks(b));
     if (messages) pl_data_word(im, "field_messages", pl_node_text(messages));
-    if (column && b && strcmp(b->format, "text") == 0)
-        pl_data_word(im, "field_text", pl_node_text(column));
-    if (pairs) pl_data_word(im, "field_prompt", input ? pl_node_text(input) : "input");
-    if (pairs) pl_data_word(im, "field_completion", output ? pl_node_text(output) : "output");
+    if (column && is_of(b, "text")) pl_data_word(im, "field_text", pl_node_text(column));
+}
+
+/* True if the rows are conversations, or become some. */
+static bool has_turns(const struct pl_import *im, const struct builder *b) {
+    return is_of(b, "messages") || is_of(b, "sharegpt") || (is_of(b, "preference") && !asks(b)) ||
+           (b->prompt && marks_turns(im));
 }
 
 static void read_rows(struct pl_import *im, const struct pl_node *entry, const struct pl_taken *t,
@@ -459,11 +523,9 @@ static void read_rows(struct pl_import *im, const struct pl_node *entry, const s
     if (!b)
         pl_import_note_entry(im, PL_IMPORT_MISSED, t, "rows of %.80s: not supported",
                              component ? pl_node_text(component) : "no component");
-    else if (b->in_turn && strcmp(tokenizer_of(im), "gemma_tokenizer") != 0)
+    else if (asks(b) && marks_turns(im))
         pl_import_note_entry(im, PL_IMPORT_MISSED, t, IN_TURN);
-    if (b && (strcmp(b->format, "messages") == 0 || strcmp(b->format, "sharegpt") == 0 ||
-              (strcmp(b->format, "preference") == 0 && !b->in_turn)))
-        set_turns(im, t);
+    if (b && has_turns(im, b)) set_turns(im, t);
     pl_data_split(im, t, split, part ? pl_node_text(part) : "");
     if (pl_import_in(im, entry, "new_system_prompt"))
         pl_import_note_entry(im, PL_IMPORT_MISSED, t,
@@ -471,7 +533,7 @@ static void read_rows(struct pl_import *im, const struct pl_node *entry, const s
                              "the rows");
     pl_data_end(im);
     if (input) pl_node_flag(input, &whole);
-    if (b && !split && strcmp(b->format, "text") != 0)
+    if (b && !split && !is_of(b, "text"))
         pl_import_set(im, PL_KEY_train_on, whole ? "all" : "responses", input ? t : NULL, NULL);
 }
 

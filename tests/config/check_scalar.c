@@ -161,7 +161,7 @@ static const struct {
     {"a#b", "\"a#b\""},
     {"say \"hi\"", "\"say \\\"hi\\\"\""},
     {"a\\b", "\"a\\\\b\""},
-    {"line\nline\ttab", "\"line\\x0Aline\\x09tab\""},
+    {"line\nline\ttab", "\"line\\nline\\ttab\""},
     {"\x7f", "\"\\x7F\""},
     {"\xC2\x85", "\"\\x85\""},
     {"\xC2\xA0", "\"\xC2\xA0\""},

@@ -157,6 +157,12 @@ END_TEST
 #define TRL   "model_name_or_path: m\ndataset_name: d.jsonl\n"
 #define SLOTH "model_name: m\nrandom_state: 1\ndataset_name: d.jsonl\n"
 #define LLAMA "model_name_or_path: m\nfinetuning_type: lora\ntemplate: llama3\n"
+#define ALPACA                                                                                     \
+    "Below is an instruction that describes a task. Write a response that appropriately "          \
+    "completes the request."
+#define ALPACA_IN                                                                                  \
+    "Below is an instruction that describes a task, paired with an input that provides further "   \
+    "context. Write a response that appropriately completes the request."
 static const struct {
     const char *yaml, *key, *value;
 } facts[] = {
@@ -194,6 +200,42 @@ static const struct {
     {TUNE "epochs: 1\nmax_steps_per_epoch: 9\n", "max_steps", "9"},
     {TUNE "optimizer: {_component_: torch.optim.SGD, lr: 1}\n", "optimizer", "sgd"},
     {TUNE "device: cpu\n", "device", "cpu"},
+    {AX "datasets: [{path: d.jsonl, type: \"alpaca:chat\"}]\n", "datasets",
+     "[{path: d.jsonl, format: auto, prompt_format: \"SYSTEM: " ALPACA_IN
+     "\\nUSER: {instruction}\\n{input}\\nASSISTANT:\", no_input_format: \"SYSTEM: " ALPACA
+     "\\nUSER: {instruction}\\nASSISTANT:\"}]"},
+    {AX "datasets: [{path: d.jsonl, type: alpaca}]\n", "datasets",
+     "[{path: d.jsonl, format: auto, prompt_format: \"" ALPACA_IN
+     "\\n\\n### Instruction:\\n{instruction}\\n\\n### Input:\\n{input}\\n\\n### Response:\\n\", "
+     "no_input_format: \"" ALPACA
+     "\\n\\n### Instruction:\\n{instruction}\\n\\n### Response:\\n\"}]"},
+    {AX "datasets: [{path: d.jsonl, type: alpaca_instruct.load_no_prompt}]\n", "datasets",
+     "[{path: d.jsonl, format: auto, prompt_format: \"### Instruction:\\n{instruction}\\n\\n### "
+     "Input:\\n{input}\\n\\n### Response:\\n\", no_input_format: \"### "
+     "Instruction:\\n{instruction}\\n\\n### Response:\\n\"}]"},
+    {AX "datasets: [{path: d.jsonl, type: {field_instruction: q, system_prompt: \"a {b}\", "
+        "system_format: \"<{system}>\", format: \"{instruction} {input}!\", "
+        "no_input_format: \"{instruction}!\"}}]\n",
+     "datasets",
+     "[{path: d.jsonl, format: auto, prompt_format: \"<a {{b}}>{q} {input}!\", no_input_format: "
+     "\"<a {{b}}>{q}!\"}]"},
+    {LLAMA "dataset: x\n", "datasets",
+     "[{path: data/x.json, format: auto, field_output: output, question_format: "
+     "\"{instruction}\\n{input}\", no_input_format: \"{instruction}\"}]"},
+    {LLAMA "dataset: x\nstage: pt\n", "datasets", "[{path: data/x.json, format: text}]"},
+    {TUNE "dataset: {_component_: torchtune.datasets.instruct_dataset, source: json, data_files: "
+          "d.json, column_map: {input: q, output: a}}\n",
+     "datasets", "[{path: d.json, format: auto, field_output: a, question_format: \"{q}\"}]"},
+    {TUNE "dataset: {_component_: torchtune.datasets.samsum_dataset}\n"
+          "tokenizer: {_component_: torchtune.models.gemma.gemma_tokenizer}\n",
+     "datasets",
+     "[{path: data/Samsung/samsum, format: auto, field_output: summary, prompt_format: "
+     "\"{dialogue}\"}]"},
+    {TUNE "dataset: {_component_: torchtune.datasets.alpaca_dataset, column_map: {instruction: q, "
+          "output: a}}\n",
+     "datasets",
+     "[{path: data/tatsu-lab/alpaca, format: auto, field_output: a, question_format: \"" ALPACA
+     "\\n\\n### Instruction:\\n{q}\\n\\n### Response:\\n\"}]"},
     {AX "rl: ipo\n", "preference_loss", "ipo"},
     {AX "rl_beta: 0.2\nrl: orpo\norpo_alpha: 0.3\n", "beta", "0.2"},
     {AX "rl: simpo\n", "sft_weight", "1"},
@@ -230,14 +272,14 @@ static const struct {
      "[{path: d.jsonl, format: auto, split: \"train[:1000]\"}]"},
     {TRL "dataset_train_split: train_sft[5%:10%]\n", "datasets",
      "[{path: d.jsonl, format: auto, split: \"train[5%:10%]\"}]"},
-    {AX "datasets: [{path: d.jsonl, split: \"train[20:]\", type: alpaca}]\n", "datasets",
-     "[{path: d.jsonl, format: alpaca, split: \"train[20:]\"}]"},
-    {AX "test_datasets: [{path: d.jsonl, split: \"test[-10%:]\", type: alpaca}]\n", "datasets",
-     "[{path: d.jsonl, format: alpaca, split: \"eval[-10%:]\"}]"},
-    {LLAMA "dataset: x\nmax_samples: 50\n", "datasets",
-     "[{path: data/x.json, format: auto, max_samples: 50}]"},
-    {LLAMA "dataset: x\neval_dataset: y\nmax_samples: 5\n", "datasets",
-     "[{path: data/x.json, format: auto, max_samples: 5}, {path: data/y.json, format: auto, "
+    {AX "datasets: [{path: d.jsonl, split: \"train[20:]\", type: sharegpt}]\n", "datasets",
+     "[{path: d.jsonl, format: sharegpt, split: \"train[20:]\"}]"},
+    {AX "test_datasets: [{path: d.jsonl, split: \"test[-10%:]\", type: sharegpt}]\n", "datasets",
+     "[{path: d.jsonl, format: sharegpt, split: \"eval[-10%:]\"}]"},
+    {LLAMA "stage: pt\ndataset: x\nmax_samples: 50\n", "datasets",
+     "[{path: data/x.json, format: text, max_samples: 50}]"},
+    {LLAMA "stage: pt\ndataset: x\neval_dataset: y\nmax_samples: 5\n", "datasets",
+     "[{path: data/x.json, format: text, max_samples: 5}, {path: data/y.json, format: text, "
      "max_samples: 5, split: eval}]"},
     {TUNE "loss: {_component_: torchtune.rlhf.loss.SimPOLoss}\n", "beta", "2"},
     {TUNE "loss: {_component_: torchtune.rlhf.loss.RSOLoss, gamma: 0.3}\n", "beta", "0.3"},
@@ -294,6 +336,11 @@ static const struct {
     {TRL "dataset_train_split: train[:0]\n", "train[:0]"},
     {AX "datasets: [{path: d.jsonl, split: \"train[20:5]\"}]\n", "train[20:5]"},
     {AX "datasets: [{path: d.jsonl, shards: 10}]\n", "drawn at random"},
+    {AX "datasets: [{path: d.jsonl, type: completion}]\n", "cut into several samples"},
+    {AX "datasets: [{path: d.jsonl, type: {format: \"{instruction}: \"}}]\n", "no_input_format"},
+    {AX "datasets: [{path: d.jsonl, type: {field_system: s}}]\n", "a system text of the column"},
+    {LLAMA "dataset: x\nstage: pt\npacking: true\n", "joined and cut"},
+    {LLAMA "dataset: x\nstage: pt\n", "joined and cut"},
     {LLAMA "dataset: x\nmax_samples: some\n", "no number of rows"},
 };
 
