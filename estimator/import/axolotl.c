@@ -121,6 +121,8 @@ static PL_MAP(map_special_tokens) {
         const struct pl_taken one = {key->text, key, value};
         if (strcmp(key->text, "pad_token") == 0 || pl_node_is_null(value))
             pl_import_inert(im, &one, "padding is no part of a sample");
+        else if (strcmp(key->text, "unk_token") == 0)
+            pl_import_inert(im, &one, "the tokenizers of these models have a token for every byte");
         else
             pl_import_miss(im, &one,
                            "special tokens are the model's own; nothing is lost where "
@@ -237,6 +239,16 @@ static const struct pl_import_row rows[] = {
      NULL},
     {"curriculum_sampling", PL_KEY_COUNT, pl_map_off, "the order of the file: see `shuffle: false`",
      NULL},
+    {"model_quantization_config", PL_KEY_COUNT, pl_map_only, "Mxfp4Config|a base in another form",
+     NULL},
+    {"model_quantization_config_kwargs.dequantize", PL_KEY_COUNT, pl_map_inert,
+     "`mode` says in which form the base is held", NULL},
+    {"bnb_config_kwargs.bnb_4bit_use_double_quant", PL_KEY_double_quant, pl_map_flag, NULL, NULL},
+    {"bnb_config_kwargs.bnb_4bit_quant_type", PL_KEY_quant_type, pl_map_same, NULL, NULL},
+    {"gemma4_hybrid_attn_impl|llama4_linearized_experts|gptq_disable_exllama|use_otel_metrics|"
+     "otel_metrics_host|otel_metrics_port|ddp|streaming_multipack_buffer_size|"
+     "base_model_ignore_patterns",
+     PL_KEY_COUNT, pl_map_inert, "it changes nothing that is learned", NULL},
     {"fsdp_version|dp_shard_size|dp_replicate_size", PL_KEY_COUNT, pl_map_inert,
      "`sharding` says what is divided", NULL},
     {"tensor_parallel_size", PL_KEY_COUNT, pl_map_inert, "devices divide samples and states", NULL},
@@ -288,13 +300,26 @@ static void rule_base(struct pl_import *im) {
         pl_import_inert(im, &t, "`mode` says it");
 }
 
+/* Takes the names of one thing: the one that is on, else the first; the others are inert. */
+static bool take_either(struct pl_import *im, const char *paths, struct pl_taken *t) {
+    struct pl_taken next;
+    if (!pl_import_take(im, paths, t)) return false;
+    while (pl_import_take(im, paths, &next)) {
+        const bool on = !pl_node_is_on(t->value) && pl_node_is_on(next.value);
+        const struct pl_taken other = on ? *t : next;
+        if (on) *t = next;
+        pl_import_inert(im, &other, "the other name of it decides");
+    }
+    return true;
+}
+
 /* The default of bf16 is auto: bf16 where the GPU has it. Weights are read in that type, so that
  * a full run has them, its gradients and its moments in it alone. */
 static void rule_precision(struct pl_import *im) {
     struct pl_taken b, f;
     bool flag = true;
-    const bool has_b = pl_import_take(im, "bf16|bfloat16", &b);
-    const bool has_f = pl_import_take(im, "fp16|float16", &f);
+    const bool has_b = take_either(im, "bf16|bfloat16", &b);
+    const bool has_f = take_either(im, "fp16|float16", &f);
     const bool is_half = has_f && pl_node_is_on(f.value);
     const bool off = has_b && pl_node_flag(b.value, &flag) && !flag;
     if (!off && !(is_half && !has_b)) {

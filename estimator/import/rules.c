@@ -186,7 +186,7 @@ void pl_rule_evaluation(struct pl_import *im) {
     struct pl_taken t, steps;
     const bool has = pl_import_take(im, "eval_strategy|evaluation_strategy", &t);
     const char *strategy = has ? strategy_of(&t) : "";
-    const bool has_steps = pl_import_take(im, "eval_steps", &steps);
+    const bool has_steps = pl_import_take(im, "eval_steps|training.eval_steps", &steps);
     if (strcmp(strategy, "epoch") == 0)
         pl_import_inert(im, &t, BY_EPOCH, "eval_steps");
     else if (has)

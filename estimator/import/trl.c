@@ -286,6 +286,7 @@ static const struct pl_import_row unsloth_rows[] = {
      NULL},
     {"bf16|training.bf16|fp16|training.fp16", PL_KEY_COUNT, pl_map_inert,
      "`dtype: auto` is bf16 where the GPU has it, else fp16", NULL},
+    {"inference", PL_KEY_COUNT, pl_map_inert, "of generation, not of training", NULL},
     {"finetune_vision_layers|lora.finetune_vision_layers|finetune_language_layers|"
      "lora.finetune_language_layers|finetune_attention_modules|lora.finetune_attention_modules|"
      "finetune_mlp_modules|lora.finetune_mlp_modules|lora.vision_all_linear",
