@@ -79,8 +79,11 @@ bool pl_import_set(struct pl_import *im, enum pl_key_id key, const char *value,
                    const struct pl_taken *t, const char *why);
 bool pl_import_has(const struct pl_import *im, enum pl_key_id key);  /* it was set */
 bool pl_import_said(const struct pl_import *im, enum pl_key_id key); /* by a line, not a default */
-/* Keeps the text of a template for pl_import_place_template(). */
-void pl_import_hold_template(struct pl_import *im, const struct pl_taken *t);
+/* Borrows the text of a template for pl_import_place_template(). `whose` begins the note. */
+void pl_import_hold_template(struct pl_import *im, const struct pl_taken *t, const char *text,
+                             const char *whose);
+/* Keeps a text as long as *im and returns it; NULL: no memory for it, which im->err says. */
+const char *pl_import_own(struct pl_import *im, const struct pl_text *text);
 /* Takes a key back that was set, if it was: a line of theirs has that fate then, and `why` says
  * why. */
 void pl_import_withdraw(struct pl_import *im, enum pl_key_id key, enum pl_import_fate fate,
@@ -150,6 +153,9 @@ void pl_rule_simpo(struct pl_import *im);
 /* Takes back what a job of this stage refuses: the lines are not supported then. */
 void pl_import_drop_refused(struct pl_import *im);
 void pl_rule_trl_stage(struct pl_import *im);
+
+/* Holds the template that LLaMA-Factory has by this name; false: it is not known here. */
+bool pl_llama_factory_template(struct pl_import *im, const struct pl_taken *t);
 
 /* Adds the prompt that axolotl's type of an entry makes of its rows: one of its own, or a mapping.
  * False: the type is none of these. */

@@ -58,13 +58,8 @@ static void interpolate(struct pl_import *im) {
         struct pl_text text = {0};
         if (node->kind != PL_NODE_SCALAR || !strstr(node->text, "${")) continue;
         if (expand(im, node->text, 0, &steps, &text)) {
-            char **owned = pl_grow(im->owned, im->n_owned, sizeof *owned);
-            char *value = owned ? pl_strdup(pl_text_str(&text)) : NULL;
-            if (owned) im->owned = owned;
-            if (value)
-                node->text = im->owned[im->n_owned++] = value;
-            else
-                im->err = pl_host_oom(im->d, "a value");
+            const char *value = pl_import_own(im, &text);
+            if (value) node->text = value;
         } else if (text.failed) {
             im->err = pl_host_oom(im->d, "a value");
         }

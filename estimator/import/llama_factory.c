@@ -28,20 +28,16 @@ static const struct pl_word stages[] = {
     PL_WORDS_END,
 };
 
+#define LINE_FEED "there the line feed after an answer is trained on, too"
+/* Templates of which one that is known by name writes the same text. */
 static const struct pl_word templates[] = {
     {"llama3", "llama3", NULL},
-    {"llama2", "llama2", NULL},
-    {"qwen", "qwen25", NULL},
-    {"qwen3", "qwen3", NULL},
-    {"qwen3_nothink", "qwen3_nothink", NULL},
-    {"chatml", "chatml", NULL},
-    {"mistral", "mistral", NULL},
-    {"mistral_small", "mistral_small3", NULL},
+    {"qwen", "qwen25", LINE_FEED},
+    {"qwen3_nothink", "chatml", LINE_FEED},
+    {"chatml", "chatml", LINE_FEED},
+    {"yi", "chatml", LINE_FEED},
+    {"mistral", "mistral_sysfirst", NULL},
     {"phi4_mini", "phi4_mini", NULL},
-    {"smollm2", "smollm2", NULL},
-    {"zephyr", "zephyr", NULL},
-    {"alpaca", "alpaca", NULL},
-    {"default", NULL, "turns as `Human: ...` and `Assistant: ...`: `auto` is the model's own"},
     {"empty", NULL, "no template: write `format: prompt_completion`"},
     PL_WORDS_END,
 };
@@ -54,7 +50,7 @@ static PL_MAP(map_template) {
         w++;
     if (w->word)
         pl_map_word(im, &known, t);
-    else
+    else if (!pl_llama_factory_template(im, t))
         pl_import_miss(im, t, "this template is not known here: `auto` is the model's own");
 }
 
@@ -126,6 +122,18 @@ static PL_MAP(map_packing) {
         pl_import_miss(im, t, "attention crosses from one sample to the next there, and not here");
 }
 
+/* Templates that reason read it: without thinking, an empty reasoning is not trained on. */
+static PL_MAP(map_thinking) {
+    struct pl_taken template;
+    const bool reasons = pl_import_peek(im, "template", &template) &&
+                         strcmp(pl_node_text(template.value), "qwen3") == 0;
+    (void)row;
+    if (reasons && !pl_node_is_on(t->value))
+        pl_import_miss(im, t, "reasoning is left out there, and an empty one is not trained on");
+    else
+        pl_import_inert(im, t, "the template decides");
+}
+
 static const struct pl_import_row rows[] = {
     {"model", PL_KEY_model, pl_map_same, NULL, NULL},
     {"finetuning_type|peft_config.name", PL_KEY_mode, pl_map_word, types, NULL},
@@ -167,7 +175,7 @@ static const struct pl_import_row rows[] = {
     {"val_size", PL_KEY_val_set_size, pl_map_same, NULL, NULL},
     {"default_system", PL_KEY_COUNT, pl_map_off, "a system prompt for rows without one", NULL},
     {"tool_format", PL_KEY_COUNT, pl_map_off, "a form of tool calls", NULL},
-    {"enable_thinking", PL_KEY_COUNT, pl_map_inert, "the template decides", NULL},
+    {"enable_thinking", PL_KEY_COUNT, map_thinking, NULL, NULL},
     {"mix_strategy", PL_KEY_COUNT, pl_map_only, "concat|files that are read in turn", NULL},
     {"interleave_probs", PL_KEY_COUNT, pl_map_off, "shares of files: see `weight`", NULL},
     {"streaming", PL_KEY_COUNT, pl_map_inert, "files are read row by row", NULL},

@@ -16,7 +16,7 @@ PL_MAP(pl_map_template) {
     if (end && strcmp(end, ".jinja") == 0)
         pl_import_set(im, PL_KEY_chat_template, text, t, NULL);
     else if (strstr(text, "{{") || strstr(text, "{%"))
-        pl_import_hold_template(im, t);
+        pl_import_hold_template(im, t, text, "a template in the configuration");
     else
         pl_import_miss(im, t, "%s: write it to a file FILE.jinja, and `chat_template: FILE.jinja`",
                        (const char *)row->arg);

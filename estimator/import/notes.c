@@ -192,12 +192,22 @@ void pl_import_inert(struct pl_import *im, const struct pl_taken *t, const char 
     va_end(ap);
 }
 
-void pl_import_hold_template(struct pl_import *im, const struct pl_taken *t) {
-    pl_import_miss(im, t,
-                   "a template in the configuration: `plimsoll import FILE -o job.yaml` writes it "
-                   "to a file");
+const char *pl_import_own(struct pl_import *im, const struct pl_text *text) {
+    char **owned = pl_grow(im->owned, im->n_owned, sizeof *owned);
+    char *value = owned && !text->failed ? pl_strdup(pl_text_str(text)) : NULL;
+    if (owned) im->owned = owned;
+    if (!value)
+        im->err = pl_host_oom(im->d, "a value");
+    else
+        im->owned[im->n_owned++] = value;
+    return value;
+}
+
+void pl_import_hold_template(struct pl_import *im, const struct pl_taken *t, const char *text,
+                             const char *whose) {
+    pl_import_miss(im, t, "%s: `plimsoll import FILE -o job.yaml` writes it to a file", whose);
     if (im->err != PL_ERR_OK) return;
-    im->template = pl_node_text(t->value);
+    im->template = text;
     im->template_note = im->n_notes - 1;
 }
 

@@ -152,11 +152,19 @@ END_TEST
 
 /* ---- single facts ---- */
 
-#define AX    "base_model: m\nmicro_batch_size: 1\nlearning_rate: 1e-4\n"
-#define TUNE  "model: {_component_: a.b.lora_x}\ncheckpointer: {checkpoint_dir: m}\n"
-#define TRL   "model_name_or_path: m\ndataset_name: d.jsonl\n"
-#define SLOTH "model_name: m\nrandom_state: 1\ndataset_name: d.jsonl\n"
-#define LLAMA "model_name_or_path: m\nfinetuning_type: lora\ntemplate: llama3\n"
+#define AX      "base_model: m\nmicro_batch_size: 1\nlearning_rate: 1e-4\n"
+#define TUNE    "model: {_component_: a.b.lora_x}\ncheckpointer: {checkpoint_dir: m}\n"
+#define TRL     "model_name_or_path: m\ndataset_name: d.jsonl\n"
+#define SLOTH   "model_name: m\nrandom_state: 1\ndataset_name: d.jsonl\n"
+#define CLASSIC "model_name_or_path: m\nfinetuning_type: lora\n"
+#define BEGINS                                                                                     \
+    "{% if messages[0]['role'] == 'system' %}{% set system = messages[0]['content'] %}{% set "     \
+    "turns = messages[1:] %}{% else %}{% set system = "
+#define TURNS   " %}{% set turns = messages %}{% endif %}"
+#define CONTENT "{{ m['content'] }}"
+#define ANSWERS "{% elif m['role'] == 'assistant' %}{% generation %}"
+#define ENDS    "{% endgeneration %}{% endif %}{% endfor %}"
+#define LLAMA   "model_name_or_path: m\nfinetuning_type: lora\ntemplate: llama3\n"
 #define ALPACA                                                                                     \
     "Below is an instruction that describes a task. Write a response that appropriately "          \
     "completes the request."
@@ -198,6 +206,8 @@ static const struct {
     {LLAMA "lr_scheduler_type: cosine_with_min_lr\nlearning_rate: 1e-4\n"
            "lr_scheduler_kwargs: {min_lr: 1e-5}\n",
      "min_lr_ratio", "0.1"},
+    {CLASSIC "template: qwen3_nothink\n", "chat_template", "chatml"},
+    {CLASSIC "template: mistral\n", "chat_template", "mistral_sysfirst"},
     {LLAMA "disable_gradient_checkpointing: true\n", "gradient_checkpointing", "none"},
     {LLAMA "mask_history: true\n", "train_on", "last"},
     {TUNE "output_dir: ${a}/x\na: ${b.c}\nb: {c: /y}\n", "output_dir", "/y/x"},
@@ -300,9 +310,46 @@ START_TEST(a_line_is_the_value_that_it_means) {
 }
 END_TEST
 
+/* A program writes the text of a template that has no name here. */
+static const struct {
+    const char *yaml, *program;
+} programs[] = {
+    {CLASSIC "template: llama2\n", BEGINS
+     "''" TURNS "{% for m in turns %}{% if m['role'] == 'user' %}{{ bos_token }}{{ '[INST] ' "
+     "}}{% if loop.first and system %}{{ '<<SYS>>\\n' }}{{ system }}{{ "
+     "'\\n<</SYS>>\\n\\n' }}{% endif %}" CONTENT "{{ ' [/INST]' }}" ANSWERS CONTENT
+     "{{ eos_token }}" ENDS},
+    {CLASSIC "template: qwen3\n", BEGINS
+     "''" TURNS "{% if system %}{{ '<|im_start|>system\\n' }}{{ system }}{{ "
+     "'<|im_end|>\\n' }}{% endif %}{% for m in turns %}{% if m['role'] == 'user' %}{{ "
+     "'<|im_start|>user\\n' }}" CONTENT "{{ '<|im_end|>\\n<|im_start|>assistant\\n' }}" ANSWERS
+     "{% if '<think>' not in m['content'] and '</think>' not in m['content'] %}{{ "
+     "'<think>\\n\\n</think>\\n\\n' }}{% endif %}" CONTENT "{{ '<|im_end|>\\n' }}" ENDS},
+    {CLASSIC "template: vicuna\n", BEGINS
+     "'A chat between a curious user and an artificial intelligence assistant. The "
+     "assistant gives helpful, detailed, and polite answers to the user\\'s questions.'" TURNS
+     "{% if system %}{{ system }}{% endif %}{% for m in turns %}{% if m['role'] == 'user' "
+     "%}{{ 'USER: ' }}" CONTENT "{{ ' ASSISTANT:' }}" ANSWERS CONTENT "{{ eos_token }}" ENDS},
+};
+
+START_TEST(a_template_without_a_name_here_is_a_program) {
+    struct pl_import im;
+    parse(&im, programs[_i].yaml, PL_RECIPE_NONE);
+    ck_assert(im.template);
+    ck_assert_str_eq(im.template, programs[_i].program);
+    ck_assert_uint_eq(pl_import_count(&im, PL_IMPORT_MISSED), 1);
+    pl_import_place_template(&im, "job.jinja");
+    ck_assert_uint_eq(pl_import_count(&im, PL_IMPORT_MISSED), 0);
+    check_reads_back(&im, programs[_i].yaml);
+    pl_import_finish(&im);
+}
+END_TEST
+
 static const struct {
     const char *yaml, *words;
 } misses[] = {
+    {CLASSIC "template: qwen3\nenable_thinking: false\n", "an empty one is not trained on"},
+    {CLASSIC "template: glm4\n", "this template is not known"},
     {AX "rl: grpo\n", "GRPO"},
     {AX "rl: dpo\ndpo_use_weighting: true\n", "WPO"},
     {AX "rl: dpo\ndpo_loss_type: [sigmoid, hinge]\n", "several losses"},
@@ -471,6 +518,8 @@ int main(void) {
     tcase_add_loop_test(t, a_sample_is_the_job_that_is_expected, 0, n_names);
     tcase_add_loop_test(t, a_sample_reads_back_and_is_told_whole, 0, n_names);
     tcase_add_loop_test(t, a_line_is_the_value_that_it_means, 0, sizeof facts / sizeof *facts);
+    tcase_add_loop_test(t, a_template_without_a_name_here_is_a_program, 0,
+                        sizeof programs / sizeof *programs);
     tcase_add_loop_test(t, what_is_not_done_is_named, 0, sizeof misses / sizeof *misses);
     tcase_add_loop_test(t, off_and_empty_lines_are_not_missed, 0, sizeof inert / sizeof *inert);
     tcase_add_test(t, of_a_key_that_is_given_twice_the_last_counts);
