@@ -385,20 +385,76 @@ static void read_rows(struct pl_import *im, const struct pl_node *entry, const s
                              "there, and is one sample here: see `overlength`");
 }
 
-/* Keys of an entry beyond those that are mapped. */
-static const struct {
-    const char *key, *why; /* why NULL: it has no effect here */
+/* Keys of an entry with what they do. `as`: the value that changes nothing here; "": every value,
+ * which is read where it matters; NULL: none but off. */
+static const struct entry_key {
+    const char *key, *as, *why;
 } entry_keys[] = {
-    {"chat_template", "a template of this file alone: write `chat_template`, which is for all"},
-    {"field_chosen", NULL},
-    {"field_rejected", NULL},
-    {"field_thinking", "a column with the reasoning of the answers"},
-    {"drop_system_message", "the system's message is left out"},
-    {"shards", "a part of the rows, drawn at random: `max_samples` reads the first ones"},
-    {"message_field_training", "a key that says which messages are trained on"},
-    {"roles_to_train", NULL},
-    {"train_on_eos", NULL},
+    {"path", "", NULL},
+    {"type", "", NULL},
+    {"split", "", NULL},
+    {"name", "", NULL},
+    {"data_files", "", NULL},
+    {"field", "", NULL},
+    {"text_column", "", NULL},
+    {"field_chosen", "", NULL},
+    {"field_rejected", "", NULL},
+    {"roles", "", NULL},
+    {"message_property_mappings", "", NULL},
+    {"ds_type", "", NULL},
+    {"trust_remote_code", "", NULL},
+    {"preprocess_shards", "", NULL},
+    {"chat_template", NULL,
+     "a template of this file alone: write `chat_template`, which is for all"},
+    {"chat_template_jinja", NULL,
+     "a template of this file alone: write `chat_template`, which is for all"},
+    {"field_tools", "tools", "a column with tools: call it `tools`"},
+    {"field_thinking", "reasoning_content",
+     "a key with the reasoning of the answers: call it `reasoning_content`"},
+    {"template_thinking_key", "reasoning_content", "the name that the template has for reasoning"},
+    {"split_thinking", NULL, "reasoning is cut out of the text of answers"},
+    {"drop_system_message", NULL, "the system's message is left out"},
+    {"shards", NULL, "a part of the rows, drawn at random: `max_samples` reads the first ones"},
+    {"shards_idx", NULL, "a part of the rows"},
+    {"skip", NULL, "the first rows are left out: see `split`"},
+    {"revision", "main", "another revision of the data: fetch that one"},
+    {"message_field_training", "train", "a key that says which messages are trained on"},
+    {"message_field_training_detail", NULL,
+     "a key that says which parts of messages are trained on"},
+    {"roles_to_train", "assistant", "other roles than the assistant's are not trained on"},
+    {"train_on_eos", "turn", "other ends than those of answers"},
+    {"train_on_eot", "turn", "other ends than those of answers"},
 };
+
+static bool changes_nothing(const struct pl_import *im, const struct entry_key *k,
+                            const struct pl_node *value) {
+    uint32_t i = 0;
+    if (!pl_node_is_on(value) || (k->as && !*k->as)) return true;
+    if (value->kind == PL_NODE_SEQUENCE && value->n == 1) value = pl_import_next(im, value, &i);
+    return k->as && strcmp(pl_node_text(value), k->as) == 0;
+}
+
+static bool is_column(const char *key) {
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
+        if (strcmp(columns[i], key) == 0) return true;
+    return false;
+}
+
+/* Names the keys of the entry that do something else there. */
+static void tell_keys(struct pl_import *im, const struct pl_node *entry, const struct pl_taken *t) {
+    const struct entry_key *end = entry_keys + sizeof entry_keys / sizeof *entry_keys;
+    uint32_t i = 0;
+    for (const struct pl_node *key, *value; (key = pl_import_pair(im, entry, &i, &value));) {
+        const struct entry_key *k = entry_keys;
+        while (k < end && strcmp(k->key, key->text) != 0)
+            k++;
+        if (k == end && !is_column(key->text) && !pl_node_is_null(value))
+            pl_import_note_entry(im, PL_IMPORT_MISSED, t, "%.60s: this key is not known here",
+                                 key->text);
+        else if (k < end && !changes_nothing(im, k, value))
+            pl_import_note_entry(im, PL_IMPORT_MISSED, t, "%s: %s", k->key, k->why);
+    }
+}
 
 static void read_supervised(struct pl_import *im, const struct pl_node *entry,
                             const struct pl_taken *t) {
@@ -416,15 +472,14 @@ static void read_mapping(struct pl_import *im, const struct pl_node *entry, cons
     pl_data_words(im, ours, value);
 }
 
+/* `file` is one of its files where `path` only says of which kind they are; NULL: `path` is. */
 static void read_entry(struct pl_import *im, const struct pl_node *entry, const struct pl_taken *t,
-                       const char *split) {
+                       const char *split, const char *file) {
     const struct pl_node *path = pl_import_in(im, entry, "path");
     const struct pl_node *files = pl_import_in(im, entry, "data_files");
     const struct pl_node *part = pl_import_in(im, entry, "split");
-    uint32_t i = 0;
-    if (files && files->kind == PL_NODE_SEQUENCE) files = pl_import_next(im, files, &i);
-    const bool local = files && strcmp(pl_node_text(path), "json") == 0;
-    pl_data_begin(im, t, pl_node_text(local ? files : path));
+    const struct pl_node *name = pl_import_in(im, entry, "name");
+    pl_data_begin(im, t, file ? file : pl_node_text(path));
     if (pl_data_prefers(im))
         pl_axolotl_preferences(im, entry, t);
     else
@@ -435,20 +490,29 @@ static void read_entry(struct pl_import *im, const struct pl_node *entry, const 
     read_mapping(im, entry, "roles", "assistant", "role_assistant");
     read_mapping(im, entry, "roles", "system", "role_system");
     pl_data_split(im, t, split, part ? pl_node_text(part) : "");
-    for (size_t k = 0; k < sizeof entry_keys / sizeof *entry_keys; k++) {
-        const struct pl_node *value = pl_import_in(im, entry, entry_keys[k].key);
-        if (value && entry_keys[k].why && pl_node_is_on(value))
-            pl_import_note_entry(im, PL_IMPORT_MISSED, t, "%s: %s", entry_keys[k].key,
-                                 entry_keys[k].why);
-    }
-    const struct pl_node *name = pl_import_in(im, entry, "name");
+    tell_keys(im, entry, t);
     if (name)
         pl_import_note_entry(im, PL_IMPORT_MAPPED, t, "its configuration `%.60s`: name that file",
                              pl_node_text(name));
-    if (files && !local)
-        pl_import_note_entry(im, PL_IMPORT_MAPPED, t, "its file `%.100s`: name it in `path`",
+    if (files && !file)
+        pl_import_note_entry(im, PL_IMPORT_MAPPED, t, "its files `%.100s`: name them in `path`",
                              pl_node_text(files));
     pl_data_end(im);
+}
+
+/* One entry for each of its files. */
+static void read_entries(struct pl_import *im, const struct pl_node *entry,
+                         const struct pl_taken *t, const char *split) {
+    const struct pl_node *path = pl_import_in(im, entry, "path");
+    const struct pl_node *files = pl_import_in(im, entry, "data_files");
+    uint32_t i = 0;
+    if (!files || !pl_data_is_kind(pl_node_text(path)))
+        read_entry(im, entry, t, split, NULL);
+    else if (files->kind == PL_NODE_SCALAR)
+        read_entry(im, entry, t, split, pl_node_text(files));
+    else
+        for (const struct pl_node *file; (file = pl_import_next(im, files, &i));)
+            read_entry(im, entry, t, split, pl_node_text(file));
 }
 
 static void read_list(struct pl_import *im, const char *path, const char *split) {
@@ -464,7 +528,7 @@ static void read_list(struct pl_import *im, const char *path, const char *split)
     }
     for (const struct pl_node *item; (item = pl_import_next(im, t.value, &i));) {
         const struct pl_taken one = {t.path, item->line ? item : t.key, item};
-        if (item->kind == PL_NODE_MAPPING) read_entry(im, item, &one, split);
+        if (item->kind == PL_NODE_MAPPING) read_entries(im, item, &one, split);
     }
 }
 

@@ -122,6 +122,8 @@ PL_MAP(pl_map_only);     /* not supported beyond the first word of arg, "word|wh
 
 /* ---- data ---- */
 
+/* True if a name is a kind of files of Hugging Face datasets, and `data_files` has their names. */
+bool pl_data_is_kind(const char *name);
 /* Begins an entry of `datasets` from the name of a file or of a data set of the hub. */
 void pl_data_begin(struct pl_import *im, const struct pl_taken *t, const char *name);
 /* Adds a word to it, such as `format: alpaca`; if it is given twice the first one counts. */

@@ -36,6 +36,13 @@ static bool is_of_hub(const char *name) {
     return !ends_like_a_file(name) && pl_look_for(name) == PL_NOT_THERE;
 }
 
+bool pl_data_is_kind(const char *name) {
+    static const char *const kinds[] = {"json", "csv", "text", "parquet", "arrow"};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(kinds[i], name) == 0) return true;
+    return false;
+}
+
 void pl_data_begin(struct pl_import *im, const struct pl_taken *t, const char *name) {
     char shown[PL_EXCERPT_BYTES];
     struct pl_text path = {0};

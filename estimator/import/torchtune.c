@@ -503,19 +503,17 @@ static bool has_turns(const struct pl_import *im, const struct builder *b) {
            (b->prompt && marks_turns(im));
 }
 
+/* `file` is one of the files of its source; NULL: the source is the name of a data set. */
 static void read_rows(struct pl_import *im, const struct pl_node *entry, const struct pl_taken *t,
-                      const char *split) {
+                      const char *split, const char *file) {
     const struct pl_node *component = pl_import_in(im, entry, "_component_");
     const struct pl_node *source = pl_import_in(im, entry, "source");
-    const struct pl_node *files = pl_import_in(im, entry, "data_files");
     const struct pl_node *part = pl_import_in(im, entry, "split");
     const struct pl_node *input = pl_import_in(im, entry, "train_on_input");
     const struct builder *b = find_builder(component ? pl_node_text(component) : "");
-    uint32_t i = 0;
     bool whole = b && b->trains_prompt;
-    if (files && files->kind == PL_NODE_SEQUENCE) files = pl_import_next(im, files, &i);
     pl_data_begin(im, t,
-                  files            ? pl_node_text(files)
+                  file             ? file
                   : source         ? pl_node_text(source)
                   : b && b->source ? b->source
                                    : "");
@@ -537,6 +535,18 @@ static void read_rows(struct pl_import *im, const struct pl_node *entry, const s
         pl_import_set(im, PL_KEY_train_on, whole ? "all" : "responses", input ? t : NULL, NULL);
 }
 
+/* One entry for each of its files. */
+static void read_source(struct pl_import *im, const struct pl_node *entry, const struct pl_taken *t,
+                        const char *split) {
+    const struct pl_node *files = pl_import_in(im, entry, "data_files");
+    uint32_t i = 0;
+    if (!files || files->kind == PL_NODE_SCALAR)
+        read_rows(im, entry, t, split, files ? pl_node_text(files) : NULL);
+    else
+        for (const struct pl_node *file; (file = pl_import_next(im, files, &i));)
+            read_rows(im, entry, t, split, pl_node_text(file));
+}
+
 static void rule_data(struct pl_import *im) {
     struct pl_taken t, every, packed;
     uint32_t i = 0;
@@ -545,12 +555,12 @@ static void rule_data(struct pl_import *im) {
         const struct pl_import_row row = {"", PL_KEY_packing, pl_map_flag, NULL, NULL};
         pl_map_flag(im, &row, &packed);
     }
-    if (pl_import_take(im, "dataset", &t) && !several) read_rows(im, t.value, &t, NULL);
+    if (pl_import_take(im, "dataset", &t) && !several) read_source(im, t.value, &t, NULL);
     for (const struct pl_node *item; several && (item = pl_import_next(im, t.value, &i));)
-        if (item->kind == PL_NODE_MAPPING) read_rows(im, item, &t, NULL);
+        if (item->kind == PL_NODE_MAPPING) read_source(im, item, &t, NULL);
     if (!pl_import_take(im, "dataset_val", &t)) return;
     if (pl_import_peek(im, "run_val_every_n_steps", &every))
-        read_rows(im, t.value, &t, "eval");
+        read_source(im, t.value, &t, "eval");
     else
         pl_import_inert(im, &t, "run_val_every_n_steps is not given, so it is not evaluated there");
 }

@@ -250,6 +250,12 @@ static const struct {
      "datasets",
      "[{path: data/tatsu-lab/alpaca, format: auto, field_output: a, question_format: \"" ALPACA
      "\\n\\n### Instruction:\\n{q}\\n\\n### Response:\\n\"}]"},
+    {AX "datasets: [{path: parquet, data_files: [a.parquet, b.parquet], type: sharegpt}]\n",
+     "datasets", "[{path: a.parquet, format: sharegpt}, {path: b.parquet, format: sharegpt}]"},
+    {TUNE
+     "dataset: {_component_: torchtune.datasets.chat_dataset, source: json, data_files: [a.json, "
+     "b.json]}\n",
+     "datasets", "[{path: a.json, format: messages}, {path: b.json, format: messages}]"},
     {AX "rl: ipo\n", "preference_loss", "ipo"},
     {AX "rl_beta: 0.2\nrl: orpo\norpo_alpha: 0.3\n", "beta", "0.2"},
     {AX "rl: simpo\n", "sft_weight", "1"},
@@ -387,6 +393,9 @@ static const struct {
     {TRL "dataset_train_split: train[:0]\n", "train[:0]"},
     {AX "datasets: [{path: d.jsonl, split: \"train[20:5]\"}]\n", "train[20:5]"},
     {AX "datasets: [{path: d.jsonl, shards: 10}]\n", "drawn at random"},
+    {AX "datasets: [{path: d.jsonl, roles_to_train: [user, assistant]}]\n", "other roles"},
+    {AX "datasets: [{path: d.jsonl, train_on_eos: all}]\n", "other ends"},
+    {AX "datasets: [{path: d.jsonl, never_heard_of: 1}]\n", "never_heard_of: this key"},
     {AX "datasets: [{path: d.jsonl, type: completion}]\n", "cut into several samples"},
     {AX "datasets: [{path: d.jsonl, type: {format: \"{instruction}: \"}}]\n", "no_input_format"},
     {AX "datasets: [{path: d.jsonl, type: {field_system: s}}]\n", "a system text of the column"},
@@ -413,7 +422,9 @@ static const char *const inert[] = {
        "plugins: []\ndeepspeed:\nfsdp: []\nfsdp_config: {}\nspecial_tokens: {unk_token: "
        "\"<unk>\"}\nexperts_implementation: scattermoe\nquantize_moe_experts: true\n"
        "bf16: auto\nbfloat16: true\nmodel_quantization_config: Mxfp4Config\n"
-       "model_quantization_config_kwargs: {dequantize: true}\n",
+       "model_quantization_config_kwargs: {dequantize: true}\n"
+       "datasets: [{path: d.jsonl, ds_type: json, roles_to_train: [assistant], train_on_eos: "
+       "turn, field_tools: tools, shards: null, type: sharegpt}]\n",
     SLOTH "training: {eval_steps: 0}\ninference: {top_p: 0.9}\n",
 };
 
