@@ -1,9 +1,11 @@
 #include "estimator/autobatch/decide.h"
 
+#include "estimator/autobatch/keeping.h"
 #include "estimator/base/checked.h"
 #include "estimator/config/job_values.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* --- the least of a question ----------------------------------------------------------------- */
 
@@ -202,12 +204,52 @@ static pl_err decide_panels(struct pl_question *q, uint32_t limit, struct pl_tri
     return decide_by(&panels, q, limit, t, notes, d);
 }
 
+/* --- the first pass of preferences ------------------------------------------------------------ */
+
+/* True if a level may be lighter, or has to be heavier, where the first pass is kept: then all is
+ * decided for both. With an open batch the pass is kept where that costs no sample. */
+static bool may_weigh_levels(const struct pl_question *q) {
+    return pl_keeping_is_open(q) && pl_autolevel_is_open(q) && q->budget.known &&
+           q->job->batch_size != PL_AUTO;
+}
+
+/* As decide_panels(); *kept: the same for a first pass that is kept. */
+static pl_err decide_both(struct pl_question *q, struct pl_question *kept, uint32_t limit,
+                          struct pl_trials *t, struct pl_text notes[2], struct pl_diag *d) {
+    struct pl_trials own = {0};
+    kept->decided.keep_first_pass = PL_TRI_TRUE;
+    pl_err err = decide_panels(kept, limit, &own, &notes[1], d);
+    pl_trials_finish(&own);
+    return err == PL_ERR_OK ? decide_panels(q, limit, t, &notes[0], d) : err;
+}
+
+static pl_err decide_passes(struct pl_question *q, uint32_t limit, struct pl_trials *t,
+                            struct pl_text *notes, struct pl_diag *d) {
+    struct pl_question kept = *q;
+    struct pl_text all[2] = {{0}}, why = {0};
+    if (!may_weigh_levels(q)) {
+        PL_TRY(decide_panels(q, limit, t, notes, d));
+        return q->job->batch_size == PL_AUTO ? PL_ERR_OK : pl_decide_keeping(q, NULL, notes, d);
+    }
+    pl_err err = decide_both(q, &kept, limit, t, all, d);
+    if (err == PL_ERR_OK) err = pl_decide_keeping(q, &kept, &why, d);
+    const bool other = memcmp(&q->decided, &kept.decided, sizeof kept.decided) == 0;
+    if (err == PL_ERR_OK && notes) {
+        pl_text_add(notes, pl_text_str(&all[other]));
+        pl_text_add(notes, pl_text_str(&why));
+    }
+    pl_text_finish(&all[0]);
+    pl_text_finish(&all[1]);
+    pl_text_finish(&why);
+    return err;
+}
+
 /* --- all of it ------------------------------------------------------------------------------- */
 
 pl_err pl_decide_levels(struct pl_question *q, uint32_t limit, struct pl_trials *trials,
                         struct pl_text *notes, struct pl_diag *d) {
     struct pl_trials own = {0};
-    pl_err err = decide_panels(q, limit, trials ? trials : &own, notes, d);
+    pl_err err = decide_passes(q, limit, trials ? trials : &own, notes, d);
     pl_trials_finish(&own);
     return err;
 }
@@ -217,7 +259,7 @@ pl_err pl_decide(struct pl_question *q, uint32_t limit, struct pl_autobatch *sea
     const uint32_t useful = (uint32_t)pl_u64_min(limit, pl_autobatch_limit(q->job));
     *search = (struct pl_autobatch){0};
     struct pl_trials trials = {0};
-    pl_err err = pl_decide_levels(q, useful, &trials, notes, d);
+    pl_err err = decide_passes(q, useful, &trials, notes, d);
     const struct pl_found *found = &trials.found;
     if (err == PL_ERR_OK && found->next_bytes) {
         *search = (struct pl_autobatch){found->batch_size, found->bytes, found->next_bytes, {0}};
@@ -229,9 +271,9 @@ pl_err pl_decide(struct pl_question *q, uint32_t limit, struct pl_autobatch *sea
     PL_TRY(err);
     q->recommended = search->batch_size;
     q->batch_size = q->job->batch_size;
-    if (q->batch_size == PL_AUTO)
-        q->batch_size = (uint32_t)pl_u64_min(q->recommended ? q->recommended : 1, useful);
-    return PL_ERR_OK;
+    if (q->batch_size != PL_AUTO) return PL_ERR_OK;
+    q->batch_size = (uint32_t)pl_u64_min(q->recommended ? q->recommended : 1, useful);
+    return pl_decide_keeping(q, NULL, notes, d);
 }
 
 pl_err pl_decide_again(struct pl_question *q, uint64_t limit, struct pl_trials *trials,

@@ -112,6 +112,7 @@ void pl_job_cut_step(struct pl_job *job, uint32_t batch_size, uint64_t samples) 
     job->batch_size = batch_size;
     job->global_batch_size = (uint32_t)pl_u64_min(samples, PL_UNSET_U32 - 1);
     job->gradient_accumulation_steps = PL_UNSET_U32;
+    if (pl_job_whole_samples(job, batch_size) != batch_size) job->keep_first_pass = PL_TRI_FALSE;
     const bool together = job->optimizer_in_backward == PL_TRI_TRUE;
     if (together && pl_job_accumulation(job, batch_size) > 1)
         job->optimizer_in_backward = PL_TRI_FALSE;
@@ -198,4 +199,9 @@ bool pl_job_refers_to_start(const struct pl_job *job) {
 bool pl_job_precomputes(const struct pl_job *job) {
     return pl_job_refers_to_start(job) ||
            (pl_job_refers(job) && job->precompute_reference == PL_TRI_TRUE);
+}
+
+/* A row of KTO learns from one of its samples; the other is scored before. */
+uint32_t pl_job_whole_samples(const struct pl_job *job, uint32_t batch_size) {
+    return job->stage == PL_STAGE_KTO ? batch_size : batch_size + batch_size % 2;
 }

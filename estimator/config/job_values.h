@@ -77,6 +77,9 @@ bool pl_job_refers(const struct pl_job *job);
 bool pl_job_refers_to_start(const struct pl_job *job);
 /* True if the reference is computed before the first step. */
 bool pl_job_precomputes(const struct pl_job *job);
+/* Returns the samples of one time that a micro-batch of `batch_size` samples becomes where it
+ * learns from its first pass: whole pairs. */
+uint32_t pl_job_whole_samples(const struct pl_job *job, uint32_t batch_size);
 /* Returns the first entry of this split, NULL if there is none. */
 const struct pl_dataset *pl_job_find_split(const struct pl_dataset_list *list, uint32_t split);
 /* Returns a malloc'd path, or NULL for lack of memory. Input paths are tried from the current

@@ -26,6 +26,7 @@
     X(undesirable_weight, MEANING)                                                                 \
     X(reference, MEANING)                                                                          \
     X(precompute_reference, MEANING)                                                               \
+    X(keep_first_pass, MAY_CHANGE)                                                                 \
     X(truncation, MEANING)                                                                         \
     X(dtype, MEANING)                                                                              \
     X(master_weights, MEANING)                                                                     \

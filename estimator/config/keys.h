@@ -52,6 +52,10 @@
     X(precompute_reference, ENUM, "auto", 0, 0, "auto|true|false",                                 \
       "compute the log-probabilities of the reference once, before the first step; auto: where "   \
       "it is `initial`, of which no copy is held")                                                 \
+    X(keep_first_pass, ENUM, "auto", 0, 0, "auto|true|false",                                      \
+      "preference stages: keep the activations of the forward pass that scores answers, so that "  \
+      "no answer is computed forward twice; both answers of a pair are computed at one time; "     \
+      "auto: where that fits")                                                                     \
     X(truncation, ENUM, "keep_start", 0, 0, "keep_start|keep_end",                                 \
       "dpo: what is kept of pairs longer than max_seq_length; keep_start drops a pair whose "      \
       "prompt fills it")                                                                           \

@@ -36,6 +36,7 @@ static const struct {
     {PL_KEY_undesirable_weight, PL_KEY_stage, VALUE(PL_STAGE_KTO), REFUSED},
     {PL_KEY_reference, PL_KEY_stage, REFERRING, REFUSED},
     {PL_KEY_precompute_reference, PL_KEY_stage, REFERRING, REFUSED},
+    {PL_KEY_keep_first_pass, PL_KEY_stage, ON_PAIRS | VALUE(PL_STAGE_KTO), IGNORED},
     {PL_KEY_truncation, PL_KEY_stage, VALUE(PL_STAGE_DPO), REFUSED},
     {PL_KEY_train_on, PL_KEY_stage, VALUE(PL_STAGE_SFT), REFUSED},
     {PL_KEY_row_weights, PL_KEY_stage, VALUE(PL_STAGE_SFT), REFUSED},

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-_Static_assert(sizeof(struct pl_choices) == 4 * sizeof(uint32_t) + sizeof(uint64_t),
+_Static_assert(sizeof(struct pl_choices) == 4 * sizeof(uint32_t) + 2 * sizeof(uint64_t),
                "choices have no padding");
 
 /* --- the machine ----------------------------------------------------------------------------- */
@@ -100,14 +100,17 @@ static void fix_step(uint64_t samples, struct pl_job *job) {
     job->gradient_accumulation_steps = PL_UNSET_U32; /* it follows */
 }
 
-/* A run that is resumed keeps the micro-batch, the chunks and the panels that it had: the last bits
- * of a step's sums depend on them, on panels where a library chooses products by their shape. */
+/* A run that is resumed keeps the micro-batch, the chunks and the panels that it had, and whether
+ * it computes pairs at one time: the last bits of a step's sums depend on them, on panels where a
+ * library chooses products by their shape. */
 static void take_kept(const struct pl_kept *k, struct pl_job *job) {
     if (!k->is) return;
     keep_gradients(k->gradient_dtype, job);
     if (job->mlp_chunk_tokens == PL_AUTO)
         keep_open(k->mlp_chunk_tokens, PL_KEY_mlp_chunk_tokens, job);
     if (job->unpack_buffer == PL_AUTO_BYTES) keep_open(k->unpack_buffer, PL_KEY_unpack_buffer, job);
+    if (job->keep_first_pass == PL_TRI_AUTO)
+        keep_open(k->keep_first_pass, PL_KEY_keep_first_pass, job);
     if (k->has_recovered) keep_step_size(k, job);
     if (pl_job_has_open_step(job)) fix_step(k->samples, job); /* decided when the run began */
     if (job->batch_size == PL_AUTO) job->batch_size = k->batch_size;
@@ -135,6 +138,7 @@ static void take_choices(const struct pl_choices *x, struct pl_job *job) {
     job->optimizer_in_backward = x->optimizer_in_backward;
     job->mlp_chunk_tokens = x->mlp_chunk_tokens;
     job->unpack_buffer = x->unpack_buffer;
+    job->keep_first_pass = (uint32_t)x->keep_first_pass;
 }
 
 void pl_job_settle(struct pl_job *job, const struct pl_decided *x) {

@@ -24,7 +24,7 @@ struct pl_kept {
     uint32_t loss_chunk_tokens; /* in use; 0: not recorded */
     uint64_t samples;           /* of a step */
     /* Settings as they were decided; borrowed; NULL: not recorded. */
-    const char *gradient_dtype, *mlp_chunk_tokens, *unpack_buffer;
+    const char *gradient_dtype, *mlp_chunk_tokens, *unpack_buffer, *keep_first_pass;
 };
 
 /* The facts that the directory of an adapter states, to generate with it. */
@@ -44,9 +44,11 @@ struct pl_choices {
     uint32_t optimizer_in_backward; /* PL_TRI_* */
     uint32_t mlp_chunk_tokens;
     uint64_t unpack_buffer;
+    uint64_t keep_first_pass; /* PL_TRI_*; as wide as that, so that there is no padding */
 };
 #define PL_CHOICES_OPEN                                                                            \
-    ((struct pl_choices){PL_RECOMPUTE_AUTO, PL_AUTO, PL_TRI_AUTO, PL_AUTO, PL_AUTO_BYTES})
+    ((struct pl_choices){PL_RECOMPUTE_AUTO, PL_AUTO, PL_TRI_AUTO, PL_AUTO, PL_AUTO_BYTES,          \
+                         PL_TRI_AUTO})
 
 /* The decisions of a search, as they are for its micro-batch. */
 struct pl_decided {

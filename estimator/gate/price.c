@@ -8,11 +8,15 @@
 #include <math.h>
 #include <string.h>
 
+/* Passes that score a micro-batch before it is learned from are part of it. */
 static double flops_per_token(const struct pl_program *p) {
-    const struct pl_phase_range *r = &p->phases[PL_PHASE_MICRO];
     double sum = 0;
-    for (uint32_t op = r->first_op; op < r->first_op + r->n_ops; op++)
-        sum += p->ops[op].flops * pl_op_copies(p, &p->ops[op]);
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        const struct pl_op *op = &p->ops[i];
+        const bool scores = pl_phase_is_forward(op->phase);
+        if (!scores && op->phase != PL_PHASE_MICRO) continue;
+        sum += op->flops * pl_op_copies(p, op) * (scores ? pl_op_runs(p, op, 1) : 1);
+    }
     return sum / (double)p->tokens;
 }
 

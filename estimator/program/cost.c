@@ -282,7 +282,11 @@ double pl_op_seconds(const struct pl_program *p, const struct pl_op *op, const s
 double pl_op_runs(const struct pl_program *p, const struct pl_op *op, double micro_batches) {
     const bool scores =
         op->phase == PL_PHASE_REFERENCE || op->phase == pl_shape_scoring_phase(&p->shape);
-    if (pl_phase_is_forward(op->phase)) return p->shape.scored && scores ? micro_batches : 0;
+    const bool forward = pl_phase_is_forward(op->phase);
+    if (forward && (!p->shape.scored || !scores)) return 0;
+    if (forward && p->shape.keeps_first_pass && op->phase != PL_PHASE_REFERENCE)
+        return p->shape.has_partners ? micro_batches / 2 : 0;
+    if (forward) return micro_batches;
     if (op->phase == PL_PHASE_OPTIMIZER) return 1;
     if (op->phase == PL_PHASE_MICRO && pl_op_rows[op->kind].cost == PL_COST_UPDATE) return 1;
     if (op->phase != PL_PHASE_MICRO) return 0;
@@ -322,14 +326,27 @@ static double phase_seconds(const struct pl_program *p, enum pl_phase phase,
     return sum;
 }
 
+/* The passes that score a micro-batch before it is learned from. */
+static double scoring_seconds(const struct pl_program *p, const struct pl_speed *s,
+                              const struct pl_load *load) {
+    double sum = 0;
+    for (int phase = 0; phase < PL_PHASE_COUNT; phase++) {
+        const struct pl_phase_range *r = &p->phases[phase];
+        if (!r->n_ops || !pl_phase_is_forward(phase)) continue;
+        const double runs = pl_op_runs(p, &p->ops[r->first_op], 1);
+        if (runs > 0) sum += runs * phase_seconds(p, phase, s, load, true);
+    }
+    return sum;
+}
+
 double pl_program_micro_seconds(const struct pl_program *p, const struct pl_speed *s) {
     const struct pl_load full = pl_load_full(p);
-    return phase_seconds(p, PL_PHASE_MICRO, s, &full, true);
+    return pl_program_load_seconds(p, s, &full);
 }
 
 double pl_program_load_seconds(const struct pl_program *p, const struct pl_speed *s,
                                const struct pl_load *load) {
-    return phase_seconds(p, PL_PHASE_MICRO, s, load, true);
+    return phase_seconds(p, PL_PHASE_MICRO, s, load, true) + scoring_seconds(p, s, load);
 }
 
 double pl_program_first_seconds(const struct pl_program *p, const struct pl_speed *s) {

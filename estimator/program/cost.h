@@ -56,9 +56,9 @@ struct pl_speed pl_speed_nominal(const struct pl_traits *t);
 /* Returns the seconds of one run of an op. */
 double pl_op_seconds(const struct pl_program *p, const struct pl_op *op, const struct pl_speed *s,
                      const struct pl_load *load);
-/* Returns the seconds of one micro-batch at capacity. */
+/* Returns the seconds of one micro-batch at capacity, with those of the passes that score it. */
 double pl_program_micro_seconds(const struct pl_program *p, const struct pl_speed *s);
-/* Returns the seconds of one micro-batch of this load. */
+/* The same of one micro-batch of this load. */
 double pl_program_load_seconds(const struct pl_program *p, const struct pl_speed *s,
                                const struct pl_load *load);
 /* Returns the seconds of the ops that every level of recomputation has. */
@@ -68,7 +68,8 @@ double pl_program_update_seconds(const struct pl_program *p, const struct pl_spe
 /* Returns the seconds of a step over its capacity in tokens. */
 double pl_program_seconds_per_token(const struct pl_program *p, const struct pl_speed *s);
 /* Returns the runs of an op in a step of so many micro-batches; 0 outside of MICRO and OPTIMIZER,
- * and, where a step is scored first, REFERENCE and EVAL or SCORE. */
+ * and, where a step is scored first, REFERENCE and EVAL or SCORE; half of one for the partners of
+ * answers that are scored alone. */
 double pl_op_runs(const struct pl_program *p, const struct pl_op *op, double micro_batches);
 /* Returns the seconds of a step: its micro-batches and the update. `of` (nullable) gets the seconds
  * of each class. */

@@ -141,6 +141,17 @@ static uint32_t find_update(const struct pl_program *p, uint32_t op, uint32_t en
     return op;
 }
 
+/* Cuts the ops of a micro-batch where its weights have to be there. */
+static void cut_at_weights(const struct pl_program *p, struct pl_step_ops *s) {
+    const uint32_t first = s->micro.first_op, end = first + s->micro.n_ops;
+    uint32_t at = first;
+    if (!p->shape.keeps_first_pass) return;
+    while (at < end && !(p->ops[at].kind == PL_OP_CROSS_ENTROPY && p->ops[at].attr.gradient))
+        at++;
+    s->score = (struct pl_phase_range){first, at - first};
+    s->learn = (struct pl_phase_range){at, end - at};
+}
+
 struct pl_step_ops pl_program_step_ops(const struct pl_program *p) {
     const struct pl_phase_range *micro = &p->phases[PL_PHASE_MICRO];
     const struct pl_phase_range *last = &p->phases[PL_PHASE_OPTIMIZER];
@@ -158,6 +169,7 @@ struct pl_step_ops pl_program_step_ops(const struct pl_program *p) {
         commit = find_kind(p, first, end, PL_OP_CLIP_SCALE) + 1;
     s.norm = (struct pl_phase_range){first, commit - first};
     s.commit = (struct pl_phase_range){commit, end - commit};
+    cut_at_weights(p, &s);
     return s;
 }
 

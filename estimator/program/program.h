@@ -225,22 +225,25 @@ struct pl_job_shape {
     uint32_t offload;       /* PL_OFFLOAD_* */
     bool embedding_on_host; /* and its rows are looked up there */
     bool update_on_host;
-    bool eval;            /* an evaluation phase exists */
-    bool scored;          /* forward phases give log-probabilities, from which the host makes
+    bool eval;             /* an evaluation phase exists */
+    bool scored;           /* forward phases give log-probabilities, from which the host makes
                            * weights of the targets of a step */
-    bool weighs_rows;     /* targets have the weights of their rows */
-    bool reference;       /* a reference phase exists */
-    bool load, save;      /* staging phases exist */
-    bool samples;         /* GENERATE as well, for one sequence of max_seq_length tokens */
-    bool inference;       /* nothing is trained: KV cache and GENERATE in place of a step;
+    bool keeps_first_pass; /* a micro-batch scores its samples itself, and learns from what that
+                            * forward pass has kept once the host has made the weights */
+    bool has_partners;     /* half of the samples of a step are scored alone */
+    bool weighs_rows;      /* targets have the weights of their rows */
+    bool reference;        /* a reference phase exists */
+    bool load, save;       /* staging phases exist */
+    bool samples;          /* GENERATE as well, for one sequence of max_seq_length tokens */
+    bool inference;        /* nothing is trained: KV cache and GENERATE in place of a step;
                                  * batch_size sequences of up to max_seq_length tokens */
-    uint64_t stretch;     /* merge_program.h: elements of a matrix at a time */
-    uint32_t ranks, rank; /* that train together (0 is 1), and which of them this is for */
-    uint32_t sharding;    /* PL_SHARDING_*, decided; NONE with one rank */
-    bool rank_order;      /* gradients of micro-batches are added one by one: exchange.c;
+    uint64_t stretch;      /* merge_program.h: elements of a matrix at a time */
+    uint32_t ranks, rank;  /* that train together (0 is 1), and which of them this is for */
+    uint32_t sharding;     /* PL_SHARDING_*, decided; NONE with one rank */
+    bool rank_order;       /* gradients of micro-batches are added one by one: exchange.c;
                                  * false: a rank adds up its own, and they are exchanged at the
                                  * update */
-    bool folds_gradients; /* narrow ones, of several micro-batches a step, too */
+    bool folds_gradients;  /* narrow ones, of several micro-batches a step, too */
 };
 /* Fills a shape from a job; batch_size as given (auto already decided). `accumulation` decides
  * gradient_dtype auto; master_weights auto is true. The rank is 0. */
@@ -405,6 +408,9 @@ static inline bool pl_tensor_is_held(const struct pl_program *p, const struct pl
  * first two change gradients, the norm and the clip alone. */
 struct pl_step_ops {
     struct pl_phase_range micro, norm, commit;
+    /* Of `micro`, where it scores its samples itself: the ops before the first that needs the
+     * weights of their targets, and those from it on. */
+    struct pl_phase_range score, learn;
 };
 struct pl_step_ops pl_program_step_ops(const struct pl_program *p);
 /* First tensor with this role (and slot, layer), PL_NONE if there is none. */

@@ -426,6 +426,9 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
     out->embedding_on_host = job->embedding_device == PL_EMBEDDING_HOST;
     out->update_on_host = pl_job_updates_on_host(job);
     out->scored = pl_job_prefers(job);
+    out->keeps_first_pass = out->scored && job->keep_first_pass == PL_TRI_TRUE;
+    if (out->keeps_first_pass) out->batch_size = pl_job_whole_samples(job, batch_size);
+    out->has_partners = out->scored && job->stage == PL_STAGE_KTO;
     out->weighs_rows = pl_job_weighs_rows(job);
     out->reference = pl_job_refers(job) && !pl_job_refers_to_start(job);
     out->eval = pl_job_evaluates(job) || out->scored;

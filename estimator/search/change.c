@@ -43,6 +43,10 @@ static bool may_be_fp16(const struct pl_variant *v) {
     return pl_job_dtype(&job, v->q.model, &v->q.traits) == PL_DTYPE_F16;
 }
 
+static bool prefers(const struct pl_variant *v) {
+    return pl_job_prefers(&v->job);
+}
+
 static bool trains_a_layer(const struct pl_variant *v) {
     return v->job.freeze_layers < v->q.model->layers;
 }
@@ -66,6 +70,12 @@ static bool rebuilds_more(const struct pl_question *was, const struct pl_job *jo
     if (level == PL_RECOMPUTE_OFFLOAD) return now != PL_RECOMPUTE_OFFLOAD;
     if (level == PL_RECOMPUTE_FULL) return now != level && now != PL_RECOMPUTE_OFFLOAD;
     return now < level && !(now == PL_RECOMPUTE_MLP && level == PL_RECOMPUTE_ATTENTION);
+}
+
+/* True if a micro-batch has more samples than the batch size says, so that pairs are whole. */
+static bool keeps_whole_pairs(const struct pl_question *was, const struct pl_job *job) {
+    return pl_question_keeps(was) == PL_TRI_TRUE &&
+           pl_job_whole_samples(job, was->batch_size) != was->batch_size;
 }
 
 static enum pl_dtype dtype_of(const struct pl_question *was, const struct pl_job *job) {

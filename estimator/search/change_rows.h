@@ -42,6 +42,12 @@ PL_REMEDY(LEVEL_FULL, 40, ANY, rebuilds_more)
 PL_CHANGE(LEVEL_OFFLOAD, gradient_checkpointing, SET, "offload", ANY, ANY)
 PL_REMEDY(LEVEL_OFFLOAD, 110, ANY, rebuilds_more)
 
+PL_CHANGE(FIRST_PASS, keep_first_pass, SET, "true", ANY, NEVER)
+PL_MAY(FIRST_PASS, prefers)
+PL_CHANGE(TWO_PASSES, keep_first_pass, SET, "false", ANY, NEVER)
+PL_MAY(TWO_PASSES, prefers)
+PL_REMEDY(TWO_PASSES, 165, ANY, keeps_whole_pairs)
+
 PL_CHANGE(OFFLOAD_NONE, offload, SET, "none", ANY, NEVER)
 PL_CHANGE(OFFLOAD_STATES, offload, SET, "optimizer", ANY, FULL)
 PL_REMEDY(OFFLOAD_STATES, 120, FULL | WHOLE, offloads_first)

@@ -111,6 +111,11 @@ uint64_t pl_question_unpack(const struct pl_question *q) {
     return tokens > PL_UNPACK_TOKENS ? PL_AUTO_BYTES : q->decided.unpack_buffer;
 }
 
+uint32_t pl_question_keeps(const struct pl_question *q) {
+    const uint32_t own = q->job->keep_first_pass;
+    return own == PL_TRI_AUTO ? (uint32_t)q->decided.keep_first_pass : own;
+}
+
 /* Tokens in so many chunks. */
 static uint64_t most_tokens(uint64_t chunk, uint64_t chunks) {
     if (!chunk || chunk == PL_AUTO) return INT32_MAX;
@@ -144,7 +149,8 @@ struct pl_decided pl_question_decided(const struct pl_question *q) {
                     .loss_chunk_tokens = pl_question_chunk(q),
                     .optimizer_in_backward = settled_in_backward(q),
                     .mlp_chunk_tokens = pl_question_mlp_chunk(q),
-                    .unpack_buffer = pl_question_unpack(q)},
+                    .unpack_buffer = pl_question_unpack(q),
+                    .keep_first_pass = pl_question_keeps(q)},
         .dtype = pl_question_dtype(q),
     };
 }

@@ -315,6 +315,20 @@ static bool has_room(const struct pl_micro_batch *mb, const struct pl_sample *s)
     return mb->n_seqs < mb->cap_seqs && s->n <= mb->cap_tokens - mb->n_tokens;
 }
 
+static bool takes(const struct pl_micro_batch *mb, const struct pl_member *m) {
+    return mb->members == PL_MEMBERS_ALL || m->is_partner == (mb->members == PL_MEMBERS_PARTNERS);
+}
+
+void pl_micro_batch_weigh(struct pl_micro_batch *mb, const struct pl_step_batch *b) {
+    uint64_t target = 0;
+    for (uint64_t k = 0; k < mb->n_seqs; k++) {
+        const struct pl_sample *s = &b->samples[mb->samples[k]];
+        for (uint64_t t = 1; t < s->n; t++)
+            if (pl_label_is_target(s->labels[t]))
+                mb->weights[target++] = (float)weight_of(b, mb->samples[k], t);
+    }
+}
+
 pl_err pl_micro_batch_fill(struct pl_micro_batch *mb, const struct pl_step_batch *b, uint64_t first,
                            uint64_t n, struct pl_diag *d) {
     mb->n_tokens = mb->n_seqs = mb->n_targets = mb->max_len = 0;
@@ -322,7 +336,7 @@ pl_err pl_micro_batch_fill(struct pl_micro_batch *mb, const struct pl_step_batch
     uint64_t end = b->slot_start[pl_u64_min(first + n, b->slots)];
     for (uint64_t k = b->slot_start[pl_u64_min(first, b->slots)]; k < end; k++) {
         uint64_t i = b->by_slot[k];
-        if (!b->samples[i].n || (b->members[i].is_partner && !mb->with_partners)) continue;
+        if (!b->samples[i].n || !takes(mb, &b->members[i])) continue;
         if (!has_room(mb, &b->samples[i])) /* B3 */
             return pl_diag_set(d, PL_ERR_PLAN_BROKEN,
                                "a micro-batch of %llu tokens and %llu samples was planned, and a "

@@ -74,6 +74,10 @@ pl_err pl_step_batch_load_rows(struct pl_step_batch *b, const struct pl_batch_so
                                uint64_t slots, const uint64_t *rows, uint64_t n_rows,
                                struct pl_diag *d);
 
+/* Which samples of groups are in a micro-batch: both, those that are learned from, or those that
+ * are scored alone. */
+enum pl_members { PL_MEMBERS_ALL, PL_MEMBERS_LEARNED, PL_MEMBERS_PARTNERS };
+
 /* The host image of a micro-batch's inputs; arrays have the capacity of the plan. */
 struct pl_micro_batch {
     int32_t *ids, *positions, *offsets, *target_rows, *targets;
@@ -82,7 +86,7 @@ struct pl_micro_batch {
     uint64_t *samples;      /* number of the sample within the step */
     uint64_t n_tokens, n_seqs, n_targets, max_len;
     uint64_t cap_tokens, cap_seqs;
-    bool with_partners; /* samples that are scored alone are filled in, too */
+    enum pl_members members; /* that are filled in */
     /* Positions of a sample count from 0; positions of a sample longer than long_from count from
      * long_base. */
     uint64_t long_from, long_base;
@@ -96,6 +100,8 @@ void pl_micro_batch_finish(struct pl_micro_batch *mb);
  * capacity. */
 pl_err pl_micro_batch_fill(struct pl_micro_batch *mb, const struct pl_step_batch *b, uint64_t first,
                            uint64_t n, struct pl_diag *d);
+/* Fills `weights` again, of the same targets, after those of b have changed. */
+void pl_micro_batch_weigh(struct pl_micro_batch *mb, const struct pl_step_batch *b);
 /* Fills `order` with the tokens by ascending id, tokens of one id in their order. Linear in the
  * tokens; nothing is allocated. */
 void pl_micro_batch_sort(struct pl_micro_batch *mb);

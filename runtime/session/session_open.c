@@ -2,6 +2,7 @@
 #include "runtime/session/session_open.h"
 
 #include "estimator/config/debug_fault.h"
+#include "estimator/config/job_values.h"
 #include "runtime/admit/anew.h"
 #include "runtime/kernels/back_ends.h"
 #include "runtime/session/arenas.h"
@@ -92,6 +93,7 @@ static pl_err plan_smaller(struct pl_session *s, struct pl_rung *rung, struct pl
     const uint64_t before = rung[-1].planned.plan->arena_bytes;
     struct pl_job_shape shape = s->pf->estimate.planned.program->shape;
     shape.batch_size = rung->batch_size;
+    shape.keeps_first_pass &= pl_job_whole_samples(s->job, rung->batch_size) == rung->batch_size;
     if (shape.gradients == PL_GRADIENTS_OF_UPDATE) shape.gradients = PL_GRADIENTS_OF_STEP;
     shape.folds_gradients = pl_dtype_is_narrow(shape.gradient_dtype);
     PL_TRY(plan_rung(s, rung, &shape, d));

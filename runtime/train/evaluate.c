@@ -21,7 +21,7 @@ struct evaluated {
  * turn, or none of the last round. *n: of all ranks. */
 static pl_err load_round(struct pl_run *r, struct evaluated *at, uint32_t *n, struct pl_diag *d) {
     const struct pl_preflight *pf = r->s.pf;
-    const uint64_t size = r->oom.batch_size;
+    const uint64_t size = pl_run_slots(r);
     for (*n = 0; *n < pl_run_ranks(r) && at->row < pf->data.n_eval; ++*n) {
         PL_TRY(pl_step_batch_load(&r->batch, &pf->data.eval_source, at->row, size, d));
         if (*n == pf->world.rank) PL_TRY(pl_micro_batch_fill(&r->s.micro, &r->batch, 0, size, d));

@@ -358,23 +358,41 @@ void pl_losses_begin(const struct pl_job *job, struct pl_step_batch *b) {
     }
 }
 
+/* Counts the pairs and units of the step. */
+static void count_pairs(struct step *s, uint64_t unit) {
+    for (uint64_t at = 0; at < s->b->n; at += 2 * unit) {
+        const uint64_t end = pl_u64_min(at + 2 * unit, s->b->n), before = s->pairs;
+        for (uint64_t i = at; i < end; i += 2)
+            s->pairs += has_samples(s, i);
+        s->units += s->pairs > before;
+    }
+}
+
+/* Adds the units that hold samples [first, end). */
+static void add_units(struct step *s, uint64_t unit, uint64_t first, uint64_t end) {
+    for (uint64_t at = first - first % (2 * unit); at < end; at += 2 * unit) {
+        const uint64_t until = pl_u64_min(at + 2 * unit, s->b->n);
+        if (s->job->stage == PL_STAGE_KTO)
+            add_labelled(s, at, until);
+        else
+            add_pairs(s, at, until);
+    }
+}
+
+void pl_losses_of_samples(const struct pl_job *job, uint64_t unit, struct pl_step_batch *b,
+                          uint64_t first, uint64_t end, const struct pl_score *scores) {
+    struct pl_measures unread = {{0}};
+    struct step s = {.job = job, .b = b, .scores = scores, .out = &unread};
+    count_pairs(&s, unit);
+    add_units(&s, unit, first, end);
+}
+
 void pl_losses_of_step(const struct pl_job *job, uint64_t unit, struct pl_step_batch *b,
                        const struct pl_score *scores, struct pl_measures *out) {
     struct step s = {.job = job, .b = b, .scores = scores, .out = out};
     *out = (struct pl_measures){{0}};
-    for (uint64_t at = 0; at < b->n; at += 2 * unit) {
-        const uint64_t end = pl_u64_min(at + 2 * unit, b->n), before = s.pairs;
-        for (uint64_t i = at; i < end; i += 2)
-            s.pairs += has_samples(&s, i);
-        s.units += s.pairs > before;
-    }
-    for (uint64_t at = 0; at < b->n; at += 2 * unit) {
-        const uint64_t end = pl_u64_min(at + 2 * unit, b->n);
-        if (job->stage == PL_STAGE_KTO)
-            add_labelled(&s, at, end);
-        else
-            add_pairs(&s, at, end);
-    }
+    count_pairs(&s, unit);
+    add_units(&s, unit, 0, b->n);
     end_measures(&s);
     if (!s.pairs) out->of[PL_MEASURE_LOSS] = NAN;
 }

@@ -54,6 +54,10 @@ struct pl_measures {
 
 /* Sets the weights of tails, with which samples are scored. */
 void pl_losses_begin(const struct pl_job *job, struct pl_step_batch *b);
+/* Fills the weights of samples [first, end), whose own scores and those of partners are known:
+ * nothing else of the scores of a step goes into them. Weights of other samples may change. */
+void pl_losses_of_samples(const struct pl_job *job, uint64_t unit, struct pl_step_batch *b,
+                          uint64_t first, uint64_t end, const struct pl_score *scores);
 /* Fills the weights of all targets, and the measures; scores has one for each sample. */
 void pl_losses_of_step(const struct pl_job *job, uint64_t unit, struct pl_step_batch *b,
                        const struct pl_score *scores, struct pl_measures *out);

@@ -23,14 +23,14 @@ pl_err pl_run_load_longest(struct pl_run *r, struct pl_diag *d) {
 /* Ranks that have a micro-batch in the round at hand of a step. */
 static uint32_t contributors(const struct pl_run *r) {
     const uint64_t left = r->batch.slots - pl_u64_min(r->round, r->batch.slots);
-    return (uint32_t)pl_u64_min(pl_run_ranks(r), pl_u64_div_up(left, r->oom.batch_size));
+    return (uint32_t)pl_u64_min(pl_run_ranks(r), pl_u64_div_up(left, pl_run_slots(r)));
 }
 
 /* Number in the step of the first micro-batch that is added with this rank's: of the round's, or
  * its own where every rank adds up its own. */
 static uint32_t first_micro_batch(struct pl_run *r) {
     const struct pl_job_shape *s = &pl_run_rung(r)->planned.program->shape;
-    const uint32_t number = (uint32_t)(r->round / r->oom.batch_size);
+    const uint32_t number = (uint32_t)(r->round / pl_run_slots(r));
     return number + (pl_shape_exchanges_once(s) ? s->rank : 0);
 }
 
@@ -54,7 +54,7 @@ double pl_run_learning_rate(const struct pl_run *r) {
 
 /* The auxiliary loss of a step is the mean of those of its micro-batches. */
 static float aux_scale(const struct pl_run *r) {
-    const uint64_t n = pl_u64_div_up(r->batch.slots, r->oom.batch_size);
+    const uint64_t n = pl_u64_div_up(r->batch.slots, pl_run_slots(r));
     return n ? ldexpf(1.0f / (float)n, loss_exponent(r)) : 0.0f;
 }
 
@@ -89,10 +89,10 @@ pl_err pl_run_describe(struct pl_run *r, uint32_t contributors, bool first, uint
 }
 
 pl_err pl_run_prepare(struct pl_run *r, enum pl_phase phase, struct pl_diag *d) {
-    const uint64_t size = r->oom.batch_size;
+    const uint64_t size = pl_run_slots(r);
     const bool learns = phase == PL_PHASE_MICRO;
     if (r->round == 0) PL_TRY(pl_run_clear_loss(r));
-    r->s.micro.with_partners = !learns;
+    r->s.micro.members = learns ? PL_MEMBERS_LEARNED : r->scores.members;
     PL_TRY(pl_micro_batch_fill(&r->s.micro, &r->batch, r->round + r->s.pf->world.rank * size, size,
                                d));
     PL_TRY(pl_run_describe(r, contributors(r), r->round == 0, learns ? r->batch.targets : 0, d));

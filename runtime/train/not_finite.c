@@ -17,7 +17,7 @@ static pl_err run_watched(struct pl_run *r, struct pl_diag *d) {
     const struct pl_phase_range *ops = &pl_run_rung(r)->ops.micro;
     const uint64_t slots = r->batch.targets ? r->batch.slots : 0;
     exec->muted = false;
-    for (r->round = 0; r->round < slots; r->round += r->oom.batch_size * pl_run_ranks(r)) {
+    for (r->round = 0; r->round < slots; r->round += pl_run_round_slots(r)) {
         PL_TRY(pl_run_prepare(r, PL_PHASE_MICRO, d));
         PL_TRY(pl_exec_run(exec, ops->first_op, ops->n_ops, d));
         if (exec->watch->found && !r->s.comm) break;

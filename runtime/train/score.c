@@ -4,6 +4,7 @@
 #include "estimator/base/checked.h"
 #include "estimator/config/job_values.h"
 #include "runtime/session/agree.h"
+#include "runtime/session/inputs.h"
 #include "runtime/session/load.h"
 #include "runtime/train/micro_batch.h"
 #include "runtime/train/run_ops.h"
@@ -82,8 +83,7 @@ static pl_err take_scores(struct pl_run *r, enum pl_phase phase, struct pl_diag 
 static pl_err score_by(struct pl_run *r, pl_err before, enum pl_phase phase, struct pl_diag *d) {
     const struct pl_phase_range *ops = &pl_run_rung(r)->planned.program->phases[phase];
     pl_err err = before;
-    for (r->round = 0; r->round < r->batch.slots;
-         r->round += r->oom.batch_size * (uint64_t)pl_run_ranks(r)) {
+    for (r->round = 0; r->round < r->batch.slots; r->round += pl_run_round_slots(r)) {
         if (err == PL_ERR_OK) err = pl_run_prepare(r, phase, d);
         err = pl_run_ops(r, err, ops, d);
         if (err == PL_ERR_OK) err = take_scores(r, phase, d);
@@ -99,7 +99,7 @@ static pl_err share_scores(struct pl_run *r, pl_err mine, struct pl_diag *d) {
     pl_err err = pl_session_agree(&r->s, (struct pl_outcome){.err = mine}, d).err;
     if (err != PL_ERR_OK) return err;
     for (uint64_t i = 0; i < r->batch.n; i++)
-        s->rank[i] = (uint32_t)(r->batch.slot[i] / r->oom.batch_size % pl_run_ranks(r));
+        s->rank[i] = (uint32_t)(r->batch.slot[i] / pl_run_slots(r) % pl_run_ranks(r));
     return pl_session_share_rows(&r->s, s->of, sizeof *s->of, s->rank, r->batch.n, d);
 }
 
@@ -203,23 +203,71 @@ void pl_run_drop_reference(struct pl_run *r) {
 
 /* --- steps ------------------------------------------------------------------------------------ */
 
-/* The scores of the batch at hand, by the policy and by the reference; a step has dropout (C4), an
- * evaluation has none. */
-static pl_err score(struct pl_run *r, enum pl_phase policy, struct pl_diag *d) {
-    const struct pl_job *job = r->s.job;
+static pl_err begin_scores(struct pl_run *r, struct pl_diag *d) {
     PL_TRY(reserve(r, d));
-    pl_losses_begin(job, &r->batch);
+    pl_losses_begin(r->s.job, &r->batch);
     for (uint64_t i = 0; i < r->batch.n; i++)
         r->scores.of[i] = (struct pl_score){0};
-    pl_err err = score_by(r, PL_ERR_OK, policy, d);
+    return PL_ERR_OK;
+}
+
+/* The scores by the reference, whatever gives them; `before` is the outcome of the policy's. */
+static pl_err add_reference(struct pl_run *r, pl_err before, struct pl_diag *d) {
+    const struct pl_job *job = r->s.job;
+    pl_err err = before;
     if (pl_job_refers(job) && !pl_job_precomputes(job))
         err = score_by(r, err, PL_PHASE_REFERENCE, d);
     PL_TRY(share_scores(r, err, d));
     return pl_job_precomputes(job) ? look_up(r, d) : PL_ERR_OK;
 }
 
+/* The scores of the batch at hand, by the policy and by the reference; a step has dropout (C4), an
+ * evaluation has none. */
+static pl_err score(struct pl_run *r, enum pl_phase policy, struct pl_diag *d) {
+    PL_TRY(begin_scores(r, d));
+    return add_reference(r, score_by(r, PL_ERR_OK, policy, d), d);
+}
+
+static enum pl_phase scoring_phase(struct pl_run *r) {
+    return pl_shape_scoring_phase(&pl_run_rung(r)->planned.program->shape);
+}
+
+/* What micro-batches that score themselves lack: partners, and the reference. */
+static pl_err score_others(struct pl_run *r, struct pl_diag *d) {
+    pl_err err = begin_scores(r, d);
+    if (err == PL_ERR_OK && pl_run_rung(r)->planned.program->shape.has_partners) {
+        r->scores.members = PL_MEMBERS_PARTNERS;
+        err = score_by(r, PL_ERR_OK, scoring_phase(r), d);
+        r->scores.members = PL_MEMBERS_ALL;
+    }
+    return add_reference(r, err, d);
+}
+
+bool pl_run_keeps_first_pass(struct pl_run *r) {
+    return pl_run_rung(r)->planned.program->shape.keeps_first_pass;
+}
+
 pl_err pl_run_score(struct pl_run *r, struct pl_diag *d) {
-    PL_TRY(score(r, pl_shape_scoring_phase(&pl_run_rung(r)->planned.program->shape), d));
+    if (pl_run_keeps_first_pass(r)) return score_others(r, d);
+    PL_TRY(score(r, scoring_phase(r), d));
+    pl_losses_of_step(r->s.job, r->unit, &r->batch, r->scores.of, &r->measures);
+    return PL_ERR_OK;
+}
+
+pl_err pl_run_weigh_targets(struct pl_run *r, struct pl_diag *d) {
+    struct pl_micro_batch *mb = &r->s.micro;
+    const uint32_t role = PL_ROLE_WEIGHTS_OF_TARGETS - PL_ROLE_IDS;
+    const uint32_t weights = pl_run_rung(r)->inputs[PL_PHASE_MICRO][role];
+    if (!mb->n_seqs) return PL_ERR_OK;
+    PL_TRY(take_scores(r, PL_PHASE_MICRO, d));
+    pl_losses_of_samples(r->s.job, r->unit, &r->batch, mb->samples[0],
+                         mb->samples[mb->n_seqs - 1] + 1, r->scores.of);
+    pl_micro_batch_weigh(mb, &r->batch);
+    return pl_session_upload(&r->s, weights, mb->weights, mb->n_targets * sizeof *mb->weights);
+}
+
+pl_err pl_run_end_scores(struct pl_run *r, pl_err before, struct pl_diag *d) {
+    PL_TRY(share_scores(r, before, d));
     pl_losses_of_step(r->s.job, r->unit, &r->batch, r->scores.of, &r->measures);
     return PL_ERR_OK;
 }

@@ -62,6 +62,17 @@ static pl_err agree(struct pl_run *r, pl_err err, struct pl_diag *d) {
     return all.err;
 }
 
+/* Runs the micro-batch at hand; `before` is the outcome of what came before it, as in
+ * pl_run_ops(). */
+static pl_err run_micro(struct pl_run *r, pl_err before, struct pl_diag *d) {
+    const struct pl_step_ops *ops = &pl_run_rung(r)->ops;
+    pl_err err = before == PL_ERR_OK ? pl_run_prepare(r, PL_PHASE_MICRO, d) : before;
+    if (!pl_run_keeps_first_pass(r)) return pl_run_ops(r, err, &ops->micro, d);
+    err = pl_run_ops(r, err, &ops->score, d);
+    if (err == PL_ERR_OK) err = pl_run_weigh_targets(r, d);
+    return pl_run_ops(r, err, &ops->learn, d);
+}
+
 /* Forward and backward over the held samples, norm and clip: up to before the commit. Micro-batches
  * go to the ranks in turn. */
 static pl_err attempt(void *ctx, struct pl_diag *d) {
@@ -75,14 +86,14 @@ static pl_err attempt(void *ctx, struct pl_diag *d) {
         PL_TRY(pl_run_refer(r, d)); /* ranks agree on the outcome of both */
         PL_TRY(pl_run_score(r, d));
     }
-    for (r->round = 0; r->round < slots; r->round += r->oom.batch_size * pl_run_ranks(r)) {
+    for (r->round = 0; r->round < slots; r->round += pl_run_round_slots(r)) {
         if (err == PL_ERR_OK && r->clip_is_void) err = restore_clip(r);
-        if (err == PL_ERR_OK) err = pl_run_prepare(r, PL_PHASE_MICRO, d);
-        err = pl_run_ops(r, err, &pl_run_rung(r)->ops.micro, d);
+        err = run_micro(r, err, d);
         if (err == PL_ERR_OK && r->round == 0 && fault_due(r)) err = pl_run_inject(r, d);
         if (err != PL_ERR_OK && !r->s.comm) break;
     }
     if (slots) err = pl_run_ops(r, err, &pl_run_rung(r)->ops.norm, d);
+    if (slots && pl_run_keeps_first_pass(r)) err = pl_run_end_scores(r, err, d);
     err = agree(r, err, d);
     r->clip_is_void = r->s.comm && err == PL_ERR_DEVICE_OOM;
     return err;
@@ -333,8 +344,7 @@ static struct pl_load load_of_step(const struct pl_run *r) {
     double squares = 0, tokens = (double)r->batch.tokens;
     for (uint64_t i = 0; i < r->batch.n; i++)
         squares += (double)r->batch.samples[i].n * (double)r->batch.samples[i].n;
-    return (struct pl_load){.micro_batches =
-                                (double)pl_u64_div_up(r->batch.slots, r->oom.batch_size),
+    return (struct pl_load){.micro_batches = (double)pl_u64_div_up(r->batch.slots, pl_run_slots(r)),
                             .tokens = tokens,
                             .targets = (double)r->batch.targets,
                             .length = tokens > 0 ? squares / tokens : 0};

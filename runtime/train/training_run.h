@@ -33,9 +33,10 @@ struct pl_step_cost {
 struct pl_scores {
     struct pl_score *of; /* [cap], owned */
     uint64_t cap;
-    uint32_t *rank; /* [cap], owned: the rank that computes a sample */
-    double *logp;   /* owned: of the targets of a micro-batch */
-    bool refers;    /* what is scored is the reference, by whatever phase */
+    uint32_t *rank;          /* [cap], owned: the rank that computes a sample */
+    double *logp;            /* owned: of the targets of a micro-batch */
+    bool refers;             /* what is scored is the reference, by whatever phase */
+    enum pl_members members; /* that a forward pass scores */
 };
 
 /* A step that is queued and whose loss and norm were not read yet. */
@@ -100,6 +101,15 @@ static inline uint32_t pl_run_ranks(const struct pl_run *r) {
 }
 static inline struct pl_rung *pl_run_rung(struct pl_run *r) {
     return pl_session_rung(&r->s);
+}
+/* Returns the slots of a micro-batch: the batch size, or one more where both answers of a pair are
+ * computed at one time. */
+static inline uint64_t pl_run_slots(const struct pl_run *r) {
+    return r->s.rungs[r->s.rung].planned.program->shape.batch_size;
+}
+/* Returns the slots that all ranks compute in a round. */
+static inline uint64_t pl_run_round_slots(const struct pl_run *r) {
+    return pl_run_slots(r) * pl_run_ranks(r);
 }
 
 #endif

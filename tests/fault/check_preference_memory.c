@@ -2,8 +2,7 @@
  * scores, those of the reference, its gradients, its update. Through the real binary.
  *
  * GOLDEN_CASES names the directory of the recorded preference runs. A step of them takes six rows
- * here, in micro-batches of four, and of two after a halving: the answers of a pair then lie in two
- * micro-batches. */
+ * here, in micro-batches of four samples, and of two after a halving. */
 #include "tests/support/child.h"
 #include "tests/support/joblog.h"
 #include "tests/support/saved.h"
@@ -20,14 +19,16 @@ enum { STRIDE = 29, MOST_OPS = 4000, STEPS = 3, WORDS_MOST = 16 };
 /* The loss has means of what `batch_size` rows hold, so that a start with smaller micro-batches is
  * another run: the estimate of KTO, the supervised part of RPO. */
 static const struct kind {
-    const char *name, *more;
+    const char *name, *more, *keeps;
     bool lora, has_means;
 } kinds[] = {
-    {"dpo-lora", "lora_dropout=0.3", true, false},
-    {"dpo-accumulate", "reference=initial", false, false},
-    {"dpo-rpo", "max_grad_norm=0.5", false, true},
-    {"kto-lora", "precompute_reference=true", true, true},
-    {"kto-full", "desirable_weight=1.5", false, true},
+    {"dpo-lora", "lora_dropout=0.3", "keep_first_pass=true", true, false},
+    {"dpo-lora", "lora_dropout=0.3", "keep_first_pass=false", true, false},
+    {"dpo-accumulate", "reference=initial", "keep_first_pass=true", false, false},
+    {"dpo-rpo", "max_grad_norm=0.5", "keep_first_pass=false", false, true},
+    {"kto-lora", "precompute_reference=true", "keep_first_pass=true", true, true},
+    {"kto-lora", "lora_dropout=0.2", "keep_first_pass=false", true, true},
+    {"kto-full", "desirable_weight=1.5", "keep_first_pass=true", false, true},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
@@ -55,9 +56,10 @@ static int train(const struct kind *k, const char *out, const char *const more[]
                                      "global_batch_size=6",
                                      "gradient_accumulation_steps=null",
                                      k->more,
+                                     k->keeps,
                                      textf("max_steps=%d", STEPS),
                                      textf("output_dir=%s", out)};
-    for (int n = 10; *more; more++)
+    for (int n = 11; *more; more++)
         words[n++] = *more;
     struct outcome o = plimsoll_run(dir, words);
     const int status = o.status;

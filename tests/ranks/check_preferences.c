@@ -29,9 +29,9 @@ static const struct kind {
     bool lora;
 } kinds[] = {
     {"dpo-lora", "", true},
-    {"dpo-accumulate", "", false},
+    {"dpo-accumulate", "keep_first_pass: false\n", false},
     {"kto-lora", "precompute_reference: true\nlora_dropout: 0.3\n", true},
-    {"kto-full", "", false},
+    {"kto-full", "keep_first_pass: false\n", false},
     {"orpo-lora", "", true},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds, STEP = 6 };

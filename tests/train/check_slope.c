@@ -1,5 +1,5 @@
 /* check_slope.c - the gradient of a preference stage is that of the loss that it logs, with dropout
- * too: both passes of a step have the same masks, and the reference has none.
+ * too: both passes of a step have the same masks, where there are two, and the reference has none.
  *
  * A step of SGD goes down the gradient g by the rate. Another run of the same step, which has the
  * same masks, begins where it ended, and its loss is lower by rate |g|^2. GOLDEN_DEVICE, when set,
@@ -70,9 +70,11 @@ static const struct {
     const char *name, *dropout, *reference;
 } cases[] = {
     {"dpo-lora", "lora_dropout=0", "reference=base"},
+    {"dpo-lora", "lora_dropout=0.5", "keep_first_pass=false"},
     {"dpo-lora", "lora_dropout=0.5", "reference=base"},
     {"dpo-lora", "lora_dropout=0.5", "precompute_reference=true"},
-    {"orpo-lora", "lora_dropout=0.5", NULL},
+    {"orpo-lora", "lora_dropout=0.5", "keep_first_pass=true"},
+    {"orpo-lora", "lora_dropout=0.5", "keep_first_pass=false"},
     {"simpo-lora", "lora_dropout=0.5", NULL},
 };
 enum { CASES = sizeof cases / sizeof *cases };

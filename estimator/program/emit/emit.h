@@ -117,8 +117,11 @@ struct pl_builder {
     uint32_t n_loops;       /* number of loops and of their pieces so far */
     bool host;              /* ops run on the host */
     struct pl_inputs in;
-    struct pl_val logp; /* log-probabilities of the targets; PL_NO_VAL: the phase gives none */
-    uint32_t *weight;   /* [layers * PL_SLOT_COUNT], global slots in layer 0 */
+    struct pl_val logp; /* log-probabilities of the targets; PL_NO_VAL: the loss that is appended
+                           gives none, and in a micro-batch its gradient instead */
+    uint32_t logits;    /* all of them, which a loss without gradient has left; PL_NONE: none */
+    struct pl_operand logits_a;      /* the rows of an adapter that belong to them */
+    uint32_t *weight;                /* [layers * PL_SLOT_COUNT], global slots in layer 0 */
     struct pl_adapter_slot *adapter; /* [layers * PL_SLOT_COUNT]; NULL without LoRA */
     struct pl_quant_slot *quant;     /* [layers * PL_SLOT_COUNT]; NULL but for QLoRA */
     uint64_t largest_module;         /* elements of the largest module of layers that are in 4
@@ -345,6 +348,8 @@ uint8_t pl_build_head_rows(struct pl_builder *b, struct pl_val trunk, struct pl_
                            bool need_dx, struct pl_tape *tape);
 void pl_build_head(struct pl_builder *b, struct pl_val trunk, struct pl_val pending, bool need_dx,
                    struct pl_tape *tape);
+/* Appends the loss again with its gradients, after one that gave log-probabilities alone. */
+void pl_build_loss_again(struct pl_builder *b, struct pl_tape *tape);
 /* Appends the loss and its gradients again, for a second backward pass over such a tape. */
 void pl_build_head_again(struct pl_builder *b, struct pl_tape *tape);
 

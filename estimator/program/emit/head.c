@@ -127,15 +127,21 @@ static struct pl_operand chunk_of(struct pl_val v, uint64_t row0, uint64_t nrows
     return v.id == PL_NONE ? pl_arg_none : pl_arg_rows(v, row0, nrows);
 }
 
+/* True if the loss that is being appended is turned into its gradient. */
+static bool learns(const struct pl_builder *b) {
+    return b->training && b->logp.id == PL_NONE;
+}
+
 static void chunk_loss(struct pl_builder *b, uint32_t logits, uint64_t row0, uint64_t nrows) {
     if (b->err != PL_ERR_OK) return;
+    const struct pl_val weights = learns(b) ? b->in.weights : PL_NO_VAL;
     struct pl_attr attr = {
-        .gradient = b->training, .accumulate = PL_ACC_ADD, .limit = (float)b->m->softcap};
+        .gradient = learns(b), .accumulate = PL_ACC_ADD, .limit = (float)b->m->softcap};
     struct pl_operand ws = pl_build_workspace(b, PL_OP_CROSS_ENTROPY, &attr, nrows, b->m->vocab);
     struct pl_operand l = logits_window(b, logits, row0, nrows);
     struct pl_operand loss = pl_build_loss(b);
     struct pl_operand in[] = {l, pl_arg_rows(b->in.targets, row0, nrows), loss, ws,
-                              chunk_of(b->in.weights, row0, nrows)};
+                              chunk_of(weights, row0, nrows)};
     struct pl_operand out[] = {l, loss, chunk_of(b->logp, row0, nrows)};
     PL_EMIT(b, CROSS_ENTROPY, attr, in, out);
 }
@@ -237,23 +243,27 @@ void pl_step_last_norm_gradient(struct pl_tape *t, const struct pl_step *s) {
 
 /* --- the loss --------------------------------------------------------------------------------- */
 
-/* A chunk is finished, its gradient included, before the next one begins (see the top). */
+/* A chunk is finished, its gradient included, before the next one begins (see the top). Where one
+ * chunk is all of them, log-probabilities leave the logits as they are: a loss that is appended
+ * again for the gradient begins with these. */
 void pl_step_loss(struct pl_tape *t, const struct pl_step *s, pl_var_set missing) {
     struct pl_builder *b = t->b;
     const struct pl_value *h = &t->values[s->in[0]];
     const uint64_t chunk = b->p->chunk_tokens, chunks = pl_u64_div_up(b->n, chunk);
-    const uint32_t logits = add_logits(b, chunk);
+    const bool are_there = b->logits != PL_NONE;
+    const uint32_t logits = are_there ? b->logits : add_logits(b, chunk);
     (void)missing;
     pl_brief_begin_loop(b);
     for (uint64_t i = 0; i < chunks && b->err == PL_ERR_OK; i = pl_brief_next(b->p, i, chunks, 1)) {
         const uint64_t row = i * chunk, nrows = pl_u64_min(chunk, b->n - row);
         pl_brief_begin_piece(b, i, chunks);
         struct pl_operand hc = pl_arg_rows(pl_build_now(b, h->val.id), row, nrows);
-        struct pl_operand a = pl_build_logits(b, hc, logits_window(b, logits, row, nrows));
+        if (!are_there) b->logits_a = pl_build_logits(b, hc, logits_window(b, logits, row, nrows));
         chunk_loss(b, logits, row, nrows);
-        if (b->training) chunk_bwd(b, hc, logits, a, h->wants);
+        if (learns(b)) chunk_bwd(b, hc, logits, b->logits_a, h->wants);
     }
     pl_brief_end_loop(b);
+    b->logits = b->training && !learns(b) && chunks == 1 ? logits : PL_NONE;
 }
 
 void pl_step_loss_gradient(struct pl_tape *t, const struct pl_step *s) {
@@ -274,14 +284,29 @@ static void renorm(struct pl_tape *t, const struct pl_step *s) {
     h->val = pl_build_now(b, y);
 }
 
-void pl_build_head_again(struct pl_builder *b, struct pl_tape *t) {
+/* Appends what `run` does for the step of a kind. */
+static void run_again(struct pl_tape *t, enum pl_step_kind kind,
+                      void (*run)(struct pl_tape *t, const struct pl_step *s)) {
+    struct pl_builder *b = t->b;
     b->layer = PL_NONE;
     b->recompute = true;
-    for (int i = 0; i < t->n_steps && b->err == PL_ERR_OK; i++) {
-        if (t->steps[i].kind == PL_STEP_LAST_NORM) renorm(t, &t->steps[i]);
-        if (t->steps[i].kind == PL_STEP_LOSS) pl_step_loss(t, &t->steps[i], 0);
-    }
+    for (int i = 0; i < t->n_steps && b->err == PL_ERR_OK; i++)
+        if (t->steps[i].kind == kind) run(t, &t->steps[i]);
     b->recompute = false;
+}
+
+static void reloss(struct pl_tape *t, const struct pl_step *s) {
+    pl_step_loss(t, s, 0);
+}
+
+void pl_build_loss_again(struct pl_builder *b, struct pl_tape *t) {
+    b->logp = PL_NO_VAL;
+    run_again(t, PL_STEP_LOSS, reloss);
+}
+
+void pl_build_head_again(struct pl_builder *b, struct pl_tape *t) {
+    run_again(t, PL_STEP_LAST_NORM, renorm);
+    if (b->err == PL_ERR_OK) run_again(t, PL_STEP_LOSS, reloss);
 }
 
 /* --- the tape --------------------------------------------------------------------------------- */

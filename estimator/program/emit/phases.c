@@ -20,6 +20,7 @@ void pl_build_begin_phase(struct pl_builder *b, enum pl_phase phase) {
     b->training = phase == PL_PHASE_MICRO;
     b->drops = (b->training || phase == PL_PHASE_SCORE) && b->s->lora_dropout > 0;
     b->logp = PL_NO_VAL;
+    b->logits = PL_NONE;
     b->route_stats = PL_NONE;
     b->p->phases[phase].first_op = b->p->n_ops;
 }
@@ -137,6 +138,14 @@ static void begin_gradients(struct pl_builder *b) {
     pl_build_begin_updates(b);
 }
 
+/* The log-probabilities of a forward pass, from which the host makes weights. */
+static void begin_scores(struct pl_builder *b) {
+    const uint32_t id =
+        pl_build_step(b, "logp", PL_ROWS_TARGETS, 0, 1, PL_DTYPE_F64, PL_CATEGORY_BATCH);
+    if (b->err == PL_ERR_OK) b->p->tensors[id].role = PL_ROLE_LOGP;
+    b->logp = pl_build_now(b, id);
+}
+
 static void micro_phase(struct pl_builder *b) {
     pl_build_begin_phase(b, PL_PHASE_MICRO);
     const uint64_t n = n_tapes(b);
@@ -147,6 +156,7 @@ static void micro_phase(struct pl_builder *b) {
     }
     pl_build_inputs(b);
     begin_gradients(b);
+    if (b->s->keeps_first_pass) begin_scores(b);
     pl_build_begin_loss(b);
     pl_build_begin_routing(b);
     struct pl_val trunk, pending = pl_build_forward(b, &trunk, tapes);
@@ -155,6 +165,7 @@ static void micro_phase(struct pl_builder *b) {
     if (pl_build_lowest_layer(b) < b->m->layers || pl_build_embedding_trains(b))
         dx = pl_build_activation(b, "dx", PL_ROWS_TOKENS, b->m->hidden);
     pl_build_head(b, trunk, pending, dx != PL_NONE, &tapes[n - 1]);
+    if (b->s->keeps_first_pass) pl_build_loss_again(b, &tapes[n - 1]);
     pl_build_end_loss(b);
     if (b->err == PL_ERR_OK) gradients(b, tapes, dx);
     b->settling = PL_SETTLE_LATER;
@@ -163,21 +174,12 @@ static void micro_phase(struct pl_builder *b) {
     pl_build_end_phase(b);
 }
 
-/* The log-probabilities of a phase that computes no gradient. */
-static void begin_scores(struct pl_builder *b) {
-    if (!b->s->scored) return;
-    const uint32_t id =
-        pl_build_step(b, "logp", PL_ROWS_TARGETS, 0, 1, PL_DTYPE_F64, PL_CATEGORY_BATCH);
-    if (b->err == PL_ERR_OK) b->p->tensors[id].role = PL_ROLE_LOGP;
-    b->logp = pl_build_now(b, id);
-}
-
 /* The forward pass alone. */
 static void forward_phase(struct pl_builder *b, enum pl_phase phase) {
     pl_build_begin_phase(b, phase);
     b->bare = phase == PL_PHASE_REFERENCE;
     pl_build_inputs(b);
-    begin_scores(b);
+    if (b->s->scored) begin_scores(b);
     pl_build_begin_loss(b);
     struct pl_tape head;
     struct pl_val trunk, pending = pl_build_forward(b, &trunk, NULL);
