@@ -342,7 +342,7 @@ static pl_err time_data(struct pl_advice *a, struct pl_way *w, struct pl_diag *d
     const struct pl_program *p = a->trials.held.program;
     const struct pl_speed speed = pl_speed_nominal(&p->traits);
     const double tokens = w->job.batch_size * w->slot.tokens;
-    const struct pl_load load = {1, tokens, tokens, w->slot.length};
+    const struct pl_load load = {1, tokens, tokens, w->slot.length, pl_job_precomputes(&w->job)};
     w->seconds =
         (pl_program_load_seconds(p, &speed, &load) + w->price.update_seconds / w->steps) / tokens;
     return PL_ERR_OK;

@@ -51,7 +51,7 @@
       "adapters, else initial")                                                                    \
     X(precompute_reference, ENUM, "auto", 0, 0, "auto|true|false",                                 \
       "compute the log-probabilities of the reference once, before the first step; auto: where "   \
-      "it is `initial`, of which no copy is held")                                                 \
+      "it is `initial`, of which no copy is held, or takes fewer passes over the rows so")         \
     X(keep_first_pass, ENUM, "auto", 0, 0, "auto|true|false",                                      \
       "preference stages: keep the activations of the forward pass that scores answers, so that "  \
       "no answer is computed forward twice; both answers of a pair are computed at one time; "     \

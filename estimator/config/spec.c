@@ -111,6 +111,8 @@ static void take_kept(const struct pl_kept *k, struct pl_job *job) {
     if (job->unpack_buffer == PL_AUTO_BYTES) keep_open(k->unpack_buffer, PL_KEY_unpack_buffer, job);
     if (job->keep_first_pass == PL_TRI_AUTO)
         keep_open(k->keep_first_pass, PL_KEY_keep_first_pass, job);
+    if (job->precompute_reference == PL_TRI_AUTO)
+        keep_open(k->precompute_reference, PL_KEY_precompute_reference, job);
     if (k->has_recovered) keep_step_size(k, job);
     if (pl_job_has_open_step(job)) fix_step(k->samples, job); /* decided when the run began */
     if (job->batch_size == PL_AUTO) job->batch_size = k->batch_size;
@@ -121,6 +123,8 @@ static void take_kept(const struct pl_kept *k, struct pl_job *job) {
 static void take_data(struct pl_job_facts *f, struct pl_job *job) {
     if (f->chat_date[0]) job->chat_date = f->chat_date;
     if (f->weighs_rows && job->row_weights == PL_TRI_AUTO) job->row_weights = PL_TRI_TRUE;
+    if (job->precompute_reference == PL_TRI_AUTO)
+        job->precompute_reference = f->precompute_reference;
     if (f->samples) job->auto_samples = f->samples;
 }
 

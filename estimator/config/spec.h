@@ -24,7 +24,8 @@ struct pl_kept {
     uint32_t loss_chunk_tokens; /* in use; 0: not recorded */
     uint64_t samples;           /* of a step */
     /* Settings as they were decided; borrowed; NULL: not recorded. */
-    const char *gradient_dtype, *mlp_chunk_tokens, *unpack_buffer, *keep_first_pass;
+    const char *gradient_dtype, *mlp_chunk_tokens, *unpack_buffer, *keep_first_pass,
+        *precompute_reference;
 };
 
 /* The facts that the directory of an adapter states, to generate with it. */
@@ -86,7 +87,8 @@ struct pl_job_facts {
     char chat_date[16]; /* "": as written; else the day that chats show */
     bool weighs_rows;   /* a row has a weight other than 1 */
     uint32_t samples;   /* of a step that no key sizes, as the rows ask for; 0: not decided */
-    bool has_warmup;    /* it was decided */
+    uint32_t precompute_reference; /* PL_TRI_*; AUTO: not decided */
+    bool has_warmup;               /* it was decided */
     uint32_t warmup_steps;
     /* the plan */
     uint32_t cut_batch_size; /* a smaller micro-batch than was decided first; 0: none */

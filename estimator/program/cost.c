@@ -300,7 +300,8 @@ double pl_program_step_seconds(const struct pl_program *p, const struct pl_speed
         of[c] = 0;
     for (uint32_t i = 0; i < p->n_ops; i++) {
         const double runs = pl_op_runs(p, &p->ops[i], load->micro_batches);
-        if (runs <= 0) continue;
+        const bool before = load->refers_before && p->ops[i].phase == PL_PHASE_REFERENCE;
+        if (runs <= 0 || before) continue;
         const double seconds = runs * pl_op_seconds(p, &p->ops[i], s, load);
         if (of) of[pl_op_cost(&p->ops[i])] += seconds;
         sum += seconds;

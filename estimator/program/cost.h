@@ -24,6 +24,7 @@ struct pl_load {
     double tokens, targets; /* sums over the micro-batches */
     double length;          /* length of the sequence that a token stands in, on average over the
                                tokens */
+    bool refers_before;     /* the reference of all steps was computed before the first one */
 };
 /* Returns the load of one micro-batch at capacity, every token supervised. */
 struct pl_load pl_load_full(const struct pl_program *p);

@@ -122,7 +122,8 @@ static struct pl_kept kept_of(const struct pl_run_state *s, const json_t *job) {
                             .gradient_dtype = pl_record_get(job, "gradient_dtype"),
                             .mlp_chunk_tokens = pl_record_get(job, "mlp_chunk_tokens"),
                             .unpack_buffer = pl_record_get(job, "unpack_buffer"),
-                            .keep_first_pass = pl_record_get(job, "keep_first_pass")};
+                            .keep_first_pass = pl_record_get(job, "keep_first_pass"),
+                            .precompute_reference = pl_record_get(job, "precompute_reference")};
 }
 
 static pl_err read_resumed(struct pl_preflight *pf, struct pl_diag *d) {

@@ -10,6 +10,7 @@
 #include "runtime/admit/admission.h"
 #include "runtime/admit/agreed.h"
 #include "runtime/admit/graphs.h"
+#include "runtime/admit/reference_passes.h"
 #include "runtime/admit/speed.h"
 #include "runtime/data/epoch_steps.h"
 #include "runtime/device/available.h"
@@ -278,6 +279,7 @@ static void warn_of_schedule(struct pl_preflight *pf) {
 static pl_err decide_steps(struct pl_preflight *pf, struct pl_diag *d) {
     PL_TRY(count_steps(pf, pf->global_batch, &pf->total_steps, d));
     decide_warmup(pf);
+    pl_preflight_decide_reference(pf);
     warn_of_schedule(pf);
     return PL_ERR_OK;
 }

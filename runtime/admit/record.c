@@ -138,6 +138,7 @@ static bool is_decided(const struct pl_preflight *pf, enum pl_key_id key) {
     if (key == PL_KEY_warmup_steps || key == PL_KEY_warmup_ratio) return false;
     if (key == PL_KEY_gradient_dtype || key == PL_KEY_dtype) return is_planned(pf);
     if (key == PL_KEY_optimizer_in_backward) return pf->job->optimizer_in_backward != PL_TRI_AUTO;
+    if (key == PL_KEY_precompute_reference) return pf->job->precompute_reference != PL_TRI_AUTO;
     if (key == PL_KEY_row_weights) return pf->job->row_weights != PL_TRI_AUTO;
     return key != PL_KEY_chat_date || pf->job->chat_date;
 }

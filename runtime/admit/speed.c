@@ -73,7 +73,8 @@ static struct pl_load load_of(const struct pl_preflight *pf) {
         .micro_batches = group * (double)pl_oom_accumulation(pf->global_batch, pf->job->batch_size),
         .tokens = all,
         .targets = tokens > 0 ? all * (double)s->supervised_tokens / tokens : 0,
-        .length = tokens > 0 ? squares / tokens : 0};
+        .length = tokens > 0 ? squares / tokens : 0,
+        .refers_before = pl_job_precomputes(pf->job)};
 }
 
 static bool is_ratio(double x) {

@@ -347,7 +347,8 @@ static struct pl_load load_of_step(const struct pl_run *r) {
     return (struct pl_load){.micro_batches = (double)pl_u64_div_up(r->batch.slots, pl_run_slots(r)),
                             .tokens = tokens,
                             .targets = (double)r->batch.targets,
-                            .length = tokens > 0 ? squares / tokens : 0};
+                            .length = tokens > 0 ? squares / tokens : 0,
+                            .refers_before = pl_job_precomputes(r->s.job)};
 }
 
 /* The step that was queued last. */

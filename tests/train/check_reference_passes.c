@@ -1,0 +1,110 @@
+/* check_reference_passes.c - `precompute_reference: auto` computes the reference for as few rows as
+ * it can, with the bits of either way. */
+#include "tests/support/child.h"
+#include "tests/support/joblog.h"
+#include "tests/support/scratch.h"
+#include "tests/support/tensorset.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PREFERENCE GOLDEN "/../preference/"
+
+enum { WORDS_MOST = 16 };
+
+static char dir[SCRATCH_PATH];
+
+static void set_up(void) {
+    scratch_make(dir);
+}
+
+static void tear_down(void) {
+    scratch_remove(dir);
+}
+
+/* Words are NULL-terminated. */
+static void train(const char *name, const char *out, const char *const more[],
+                  const char *const last[]) {
+    const char *words[WORDS_MOST] = {"train",         "run.yaml",
+                                     "--quiet",       "threads=1",
+                                     "preflight=off", textf("output_dir=%s/%s", dir, out)};
+    int n = 6;
+    for (; *more; more++)
+        words[n++] = *more;
+    for (; *last; last++)
+        words[n++] = *last;
+    struct outcome o = plimsoll_expect(0, textf("%s%s", PREFERENCE, name), words);
+    outcome_finish(&o);
+}
+#define TRAIN(name, out, more, ...) train(name, out, more, (const char *[]){__VA_ARGS__, NULL})
+
+static bool is_resolved(const char *out, const char *line) {
+    char *text = file_read(textf("%s/%s/config.resolved.yaml", dir, out), NULL);
+    ck_assert_ptr_nonnull(text);
+    const bool found = strstr(text, textf("\nprecompute_reference: %s\n", line)) != NULL;
+    free(text);
+    return found;
+}
+
+/* One epoch computes each row once in any case; an order of its own gives KTO other samples. */
+static const struct {
+    const char *name, *more[4], *decided;
+} cases[] = {
+    {"dpo-lora", {"max_steps=0", "num_epochs=1", "shuffle=true"}, "false"},
+    {"dpo-lora", {"max_steps=0", "num_epochs=2", "shuffle=true"}, "true"},
+    {"dpo-lora", {"max_steps=3", "num_epochs=2"}, "false"},
+    {"dpo-lora", {"max_steps=0", "val_set_size=2", "eval_steps=1"}, "true"},
+    {"dpo-lora", {"max_steps=0", "val_set_size=2", "eval_steps=0"}, "false"},
+    {"dpo-lora", {"max_steps=5", "reference=initial"}, "auto"},
+    {"kto-lora", {"max_steps=0", "num_epochs=2", "shuffle=true"}, "false"},
+    {"kto-lora", {"max_steps=0", "num_epochs=2", "shuffle=false"}, "true"},
+    {"kto-lora", {"max_steps=4", "gradient_accumulation_steps=1"}, "true"},
+    {"kto-lora", {"max_steps=4", "batch_size=2", "gradient_accumulation_steps=1"}, "false"},
+};
+enum { CASES = sizeof cases / sizeof *cases };
+
+START_TEST(the_fewer_passes_are_taken) {
+    TRAIN(cases[_i].name, "out", cases[_i].more, NULL);
+    ck_assert_msg(is_resolved("out", cases[_i].decided), "not `%s`", cases[_i].decided);
+}
+END_TEST
+
+START_TEST(either_way_has_the_same_bits) {
+    const char *const *more = cases[_i].more;
+    TRAIN(cases[_i].name, "auto", more, NULL);
+    TRAIN(cases[_i].name, "before", more, "precompute_reference=true");
+    TRAIN(cases[_i].name, "with", more, "precompute_reference=false");
+    joblog_assert_same_steps(in_dir(dir, "before"), in_dir(dir, "with"));
+    joblog_assert_same_steps(in_dir(dir, "auto"), in_dir(dir, "with"));
+    weights_assert_same(in_dir(dir, "before"), in_dir(dir, "with"), "adapter_model");
+}
+END_TEST
+
+START_TEST(a_run_that_is_resumed_keeps_what_it_began_with) {
+    static const char *const more[] = {"max_steps=0", "save_steps=1", NULL};
+    TRAIN("dpo-lora", "out", more, "num_epochs=1");
+    TRAIN("dpo-lora", "out", more, "num_epochs=3");
+    ck_assert(is_resolved("out", "false"));
+    json_t *log = joblog_read(in_dir(dir, "out"));
+    ck_assert_ptr_nonnull(joblog_step(log, 12));
+    json_decref(log);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("train.reference_passes");
+    TCase *tc = tcase_create("runs");
+    tcase_set_timeout(tc, 60);
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_loop_test(tc, the_fewer_passes_are_taken, 0, CASES);
+    tcase_add_loop_test(tc, either_way_has_the_same_bits, 1, 2);
+    tcase_add_loop_test(tc, either_way_has_the_same_bits, 7, 9);
+    tcase_add_test(tc, a_run_that_is_resumed_keeps_what_it_began_with);
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}
