@@ -253,6 +253,17 @@ static bool put_text_before(struct pl_row_parser *p, int k) {
     return pl_scan_string(&p->scan, text) && (!text->failed || pl_row_no_memory(p));
 }
 
+/* Fails where a text became no token, so that nothing but the end of the sequence is left of it. */
+static bool check_tokens(struct pl_row_parser *p, const uint64_t begin[3]) {
+    if (of_pairs(p) && equal(&p->part[1], &p->part[2])) return true; /* which is said of them */
+    for (uint32_t k = 1; k <= answers_of(p); k++) {
+        const struct pl_sample *s = &p->part[k];
+        if (s->n != begin[k] + 1 || s->ids[begin[k]] != p->encoder.eos) continue;
+        return fail(p, (int)k, "leave such rows out", "has no token but the end of the sequence");
+    }
+    return true;
+}
+
 static bool complete_strings(struct pl_row_parser *p, bool has_prompt) {
     uint64_t begin[3];
     if (has_prompt && !read_text(p, PL_PREFERENCE_PROMPT, &p->texts[0])) return false;
@@ -265,7 +276,7 @@ static bool complete_strings(struct pl_row_parser *p, bool has_prompt) {
     if (!has_prompt) split_prompt(p);
     const bool by_tokens = p->rule.stage == PL_STAGE_DPO || p->rule.stage == PL_STAGE_KTO;
     return (by_tokens ? split_by_tokens(p, true, begin) : split_by_text(p, begin)) &&
-           add_parts(p, begin);
+           check_tokens(p, begin) && add_parts(p, begin);
 }
 
 /* --- conversations ---------------------------------------------------------------------------- */

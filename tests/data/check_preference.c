@@ -251,6 +251,25 @@ START_TEST(an_answer_without_a_text_is_refused) {
 }
 END_TEST
 
+/* Blanks between words are no tokens of this tokenizer. */
+START_TEST(an_answer_that_is_no_token_is_refused) {
+    static const char *const rows[] = {
+        "{\"prompt\":\"what is\",\"chosen\":\"   \",\"rejected\":\"the cat\"}",
+        "{\"prompt\":\"what is\",\"chosen\":\"the cat\",\"rejected\":\"\\n\"}",
+        "{\"prompt\":\"what is\",\"completion\":\" \",\"label\":true}"};
+    static const char *const names[] = {"`chosen`", "`rejected`", "`completion`"};
+    struct fixture f;
+    start(&f, "whitespace_words", _i == 2 ? PL_STAGE_KTO : PL_STAGE_DPO);
+    f.model.n_eos = 1;
+    f.model.eos[0] = 7;
+    fixture_write(&f, rows[_i], strlen(rows[_i]));
+    ck_assert_int_eq(fixture_open(&f), PL_ERR_DATA_FIELD);
+    ck_assert_msg(strstr(f.d.message, "no token") && strstr(f.d.message, names[_i]), "%s",
+                  f.d.message);
+    fixture_finish(&f);
+}
+END_TEST
+
 static const struct {
     uint32_t stage;
     const char *row, *says;
@@ -303,6 +322,7 @@ int main(void) {
     tcase_add_test(tc, rows_on_which_trl_fails_are_refused);
     tcase_add_loop_test(tc, a_limit_leaves_what_trl_leaves, 0, sizeof cuts / sizeof *cuts);
     tcase_add_test(tc, an_answer_without_a_text_is_refused);
+    tcase_add_loop_test(tc, an_answer_that_is_no_token_is_refused, 0, 3);
     tcase_add_loop_test(tc, a_row_that_prefers_nothing_is_refused_by_name, 0,
                         sizeof refused / sizeof *refused);
     suite_add_tcase(s, tc);
