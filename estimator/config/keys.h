@@ -76,7 +76,9 @@
       "storage of frozen weights: the base of lora and qlora, all weights of `generate`; auto: "   \
       "bf16 where `dtype` is fp32, config.json says bfloat16 and the device is the CPU, which "    \
       "changes no bit; else the same as `dtype`")                                                  \
-    X(quant_type, ENUM, "nf4", 0, 0, "nf4|fp4", "4-bit code of a qlora base")                      \
+    X(quant_type, ENUM, "auto", 0, 0, "auto|nf4|fp4|mxfp4",                                        \
+      "4-bit code of a qlora base; mxfp4: the codes of the experts as files hold them, and all "   \
+      "other matrices in `base_dtype`; auto: the codes that the files hold, else nf4")             \
     X(double_quant, BOOL, "true", 0, 0, "", "hold the scales of a qlora base in 8 bits")           \
     X(quantize_head, BOOL, "false", 0, 0, "",                                                      \
       "hold the output head of a qlora base in 4 bits too, unless it is the embedding")            \

@@ -43,8 +43,13 @@ enum pl_rope_type {
     PL_ROPE_PROPORTIONAL
 };
 
-/* Files of bitsandbytes hold 4-bit codes instead of a decoder's matrices. */
-enum pl_weight_codes { PL_CODES_NONE, PL_CODES_NF4, PL_CODES_FP4 };
+/* Files of bitsandbytes hold 4-bit codes instead of a decoder's matrices, and those of published
+ * gpt_oss models hold MXFP4 codes instead of the matrices of experts. */
+enum pl_weight_codes { PL_CODES_NONE, PL_CODES_NF4, PL_CODES_FP4, PL_CODES_MXFP4 };
+/* True if such files can be read as values of 16 bits, none of which is rounded. */
+static inline bool pl_codes_are_values(enum pl_weight_codes c) {
+    return c == PL_CODES_NONE || c == PL_CODES_MXFP4;
+}
 
 #define PL_MODEL_MAX_LAYERS 4096
 #define PL_MODEL_MAX_EOS    32

@@ -605,6 +605,7 @@ static pl_err refuse_quantised(const struct pl_hf *h, enum pl_family family) {
 /* Absent keys are those of transformers' BitsAndBytesConfig: fp4, without double quantisation. */
 pl_err pl_model_read_codes(const struct pl_hf *h, struct pl_model *m) {
     const json_t *q = json_object_get(h->object, "quantization_config");
+    if (m->family == PL_FAMILY_GPT_OSS && is_mxfp4(h)) m->codes = PL_CODES_MXFP4;
     if (!is_four_bit(q)) return PL_ERR_OK;
     const char *type = json_string_value(json_object_get(q, "bnb_4bit_quant_type"));
     const char *storage = json_string_value(json_object_get(q, "bnb_4bit_quant_storage"));

@@ -63,7 +63,8 @@ const struct pl_family_row *pl_family_of_gguf(const char *architecture);
 pl_err pl_qwen3_5_facts(const struct pl_hf *h, struct pl_model *m);
 pl_err pl_gemma4_facts(const struct pl_hf *h, struct pl_model *m);
 
-/* Reads quantization_config of bitsandbytes in 4 bits into m->codes and m->nested_codes. */
+/* Reads quantization_config, of bitsandbytes in 4 bits or of MXFP4, into m->codes and
+ * m->nested_codes. */
 pl_err pl_model_read_codes(const struct pl_hf *h, struct pl_model *m);
 
 /* Finds layer_types, a name for every layer; *list is NULL where it is not there. */

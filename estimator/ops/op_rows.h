@@ -85,11 +85,13 @@ PL_OP(DEQUANT4, dequant4, DEQUANT, ALONE,
       "w = table[code] * absmax of its block. The rows of w lie one after another in the codes, "
       "from attr.first_element on; or attr.columns apart, where w has some columns of a matrix of "
       "so many. absmax: one a block of 64; with absmax8 one for every 256 blocks, and the offset. "
+      "Of mxfp4, absmax is 2^(scale - 127) with one scale for 32 rows of a column, and w begins "
+      "with the first row. "
       "attr.matrices of attr.matrix_elements: the codes of each, absmax8 and absmax, which its "
       "offset then follows, come after those of the one before; the same rows and columns of each "
       "go to rows of w that are attr.matrix_stride apart, and rows between them stay as they are",
       PL_IN(DEQUANT4, CODES, "codes", U8, NEEDED, ANY, ONE)
-      PL_IN(DEQUANT4, ABSMAX, "absmax", F32, NEEDED, ANY, ONE)
+      PL_IN(DEQUANT4, ABSMAX, "absmax", CODED, NEEDED, ANY, ONE)
       PL_IN(DEQUANT4, ABSMAX8, "absmax8", U8, OPTIONAL, ANY, ONE)
       PL_IN(DEQUANT4, OFFSET, "offset", F32, OPTIONAL, ONE, ONE),
       PL_OUT(DEQUANT4, W, "w", FLOAT, NEEDED, O, K))
@@ -667,15 +669,15 @@ PL_OP(ADAMW_8BIT, adamw_8bit, UPDATE, TOGETHER,
       "rows",
       PL_IN(ADAMW_8BIT, W, "w", FLOAT, IN_PLACE, O, K)
       PL_IN(ADAMW_8BIT, G, "g", FLOAT, NEEDED, O, K)
-      PL_IN(ADAMW_8BIT, M, "m", STATE, IN_PLACE, O, K)
-      PL_IN(ADAMW_8BIT, V, "v", STATE, IN_PLACE, O, K)
+      PL_IN(ADAMW_8BIT, M, "m", CODED, IN_PLACE, O, K)
+      PL_IN(ADAMW_8BIT, V, "v", CODED, IN_PLACE, O, K)
       PL_IN(ADAMW_8BIT, CLIP, "clip", F64, NEEDED, TWO, ONE)
       PL_IN(ADAMW_8BIT, M_ABSMAX, "m_absmax", F32, MAYBE_IN_PLACE, STATES, ONE)
       PL_IN(ADAMW_8BIT, V_ABSMAX, "v_absmax", F32, MAYBE_IN_PLACE, STATES, ONE)
       PL_IN(ADAMW_8BIT, MASTER, "master", F32, MAYBE_IN_PLACE, O, K),
       PL_OUT(ADAMW_8BIT, W, "w", FLOAT, IN_PLACE, O, K)
-      PL_OUT(ADAMW_8BIT, M, "m", STATE, IN_PLACE, O, K)
-      PL_OUT(ADAMW_8BIT, V, "v", STATE, IN_PLACE, O, K)
+      PL_OUT(ADAMW_8BIT, M, "m", CODED, IN_PLACE, O, K)
+      PL_OUT(ADAMW_8BIT, V, "v", CODED, IN_PLACE, O, K)
       PL_OUT(ADAMW_8BIT, M_ABSMAX, "m_absmax", F32, MAYBE_IN_PLACE, STATES, ONE)
       PL_OUT(ADAMW_8BIT, V_ABSMAX, "v_absmax", F32, MAYBE_IN_PLACE, STATES, ONE)
       PL_OUT(ADAMW_8BIT, MASTER, "master", F32, MAYBE_IN_PLACE, O, K))

@@ -71,7 +71,7 @@ enum pl_op_runs { PL_RUNS_ALONE, PL_RUNS_TOGETHER, PL_RUNS_NO_KERNEL };
     X(U64, 1u << PL_DTYPE_U64, "u64")                                                              \
     X(U8, 1u << PL_DTYPE_U8, "u8")                                                                 \
     X(REAL, 1u << PL_DTYPE_F64 PL_FLOAT_MAP(PL_DTYPE_BIT), "")                                     \
-    X(STATE, 1u << PL_DTYPE_F32 | 1u << PL_DTYPE_U8, "") /* codes, or fp32 */                      \
+    X(CODED, 1u << PL_DTYPE_F32 | 1u << PL_DTYPE_U8, "") /* codes, or fp32 */                      \
     X(ANY, ~0u, "")
 
 enum pl_operand_type {

@@ -228,8 +228,8 @@ static double dequant4_bytes(const struct pl_program *p, const struct pl_op *op,
     const double type = (double)pl_dtype_bytes(p->tensors[w->id].dtype);
     const bool nested = op->in[PL_DEQUANT4_ABSMAX8].id != PL_NONE;
     const double f32 = (double)pl_dtype_bytes(PL_DTYPE_F32);
-    const double scales =
-        nested ? 1.0 / PL_QUANT_BLOCK + f32 / PL_QUANT_GROUP : f32 / PL_QUANT_BLOCK;
+    double scales = nested ? 1.0 / PL_QUANT_BLOCK + f32 / PL_QUANT_GROUP : f32 / PL_QUANT_BLOCK;
+    if (!pl_quant_has_absmax(op->attr.quant)) scales = 1.0 / PL_QUANT_MX;
     return rows_unpacked(p, op, load) * cols_of(p, w) * (0.5 + scales + type);
 }
 

@@ -88,7 +88,8 @@ enum pl_role {
     PL_ROLE_LORA_B,  /* [out,r] of one module: slot, layer, row (index into pl_model_modules) */
     PL_ROLE_CODES,   /* 4-bit codes of one module of a base weight: slot, layer, row */
     PL_ROLE_ABSMAX8, /* 8-bit absmax of CODES `of` */
-    PL_ROLE_ABSMAX,  /* fp32 absmax of CODES `of`; with 8-bit ones: theirs, then the offset */
+    PL_ROLE_ABSMAX,  /* absmax of CODES `of`, or exponents; with 8-bit ones: theirs, then the
+                      * offset */
     PL_ROLE_GRAD,    /* of tensor `of` */
     PL_ROLE_STATE,   /* `state` of the optimizer's, of tensor `of`; in blocks of a part: row */
     PL_ROLE_STATE_ABSMAX, /* fp32 scales of a state in blocks: state, of, row */
@@ -267,6 +268,8 @@ enum pl_dtype pl_job_dtype(const struct pl_job *job, const struct pl_model *m,
  * PL_KEY_model: its heads are too wide for it (cards.h); PL_KEY_COUNT: it has them all. */
 enum pl_key_id pl_job_without_kernels(const struct pl_job *job, const struct pl_model *m,
                                       const struct pl_traits *traits);
+/* quant_type decided: what the files hold under `auto`. */
+enum pl_quant pl_job_quant(const struct pl_job *job, const struct pl_model *m);
 /* base_dtype decided: the type of frozen weights of such a job. Under `auto` it is narrower than
  * `dtype` only where no bit of the run changes: the checkpoint is bf16, and the products of the
  * back-end widen one type to the other. */

@@ -56,23 +56,67 @@ static enum pl_gradient_life gradient_life(const struct pl_job *job, const struc
                                                                  : PL_GRADIENTS_OF_UPDATE;
 }
 
-/* A model whose files hold 4-bit codes is trained on those codes as they are. */
+/* Values that are made at random are no codes of a file. */
+enum pl_quant pl_job_quant(const struct pl_job *job, const struct pl_model *m) {
+    static const enum pl_quant asked[] = {
+        [PL_QUANT_TYPE_NF4] = PL_QUANT_NF4,
+        [PL_QUANT_TYPE_FP4] = PL_QUANT_FP4,
+        [PL_QUANT_TYPE_MXFP4] = PL_QUANT_MXFP4,
+    };
+    static const enum pl_quant held[] = {
+        [PL_CODES_NONE] = PL_QUANT_NF4,
+        [PL_CODES_NF4] = PL_QUANT_NF4,
+        [PL_CODES_FP4] = PL_QUANT_FP4,
+        [PL_CODES_MXFP4] = PL_QUANT_MXFP4,
+    };
+    const bool random = m->codes == PL_CODES_MXFP4 && job->init != PL_INIT_PRETRAINED;
+    if (job->quant_type != PL_QUANT_TYPE_AUTO) return asked[job->quant_type];
+    return random ? PL_QUANT_NF4 : held[m->codes];
+}
+
+static pl_err refuse_codes(const struct pl_job *job, enum pl_key_id key, const char *message,
+                           const char *hint, struct pl_diag *d) {
+    pl_job_error(job, key, PL_ERR_CONFIG_CONFLICT, d, "%s", message);
+    pl_diag_hint(d, "%s", hint);
+    return PL_ERR_CONFIG_CONFLICT;
+}
+
+/* The codes of MXFP4 are those of the experts of a file; other matrices have none. */
+static pl_err check_mxfp4(const struct pl_job *job, const struct pl_model *m, struct pl_diag *d) {
+    if (job->mode != PL_MODE_QLORA || pl_job_quant(job, m) != PL_QUANT_MXFP4) return PL_ERR_OK;
+    if (m->codes != PL_CODES_MXFP4)
+        return refuse_codes(job, PL_KEY_quant_type,
+                            "`quant_type: mxfp4`, but the files of this model hold no such codes",
+                            "remove `quant_type`", d);
+    if (job->init != PL_INIT_PRETRAINED)
+        return refuse_codes(job, PL_KEY_quant_type,
+                            "`quant_type: mxfp4` with values that are made at random",
+                            "remove `quant_type`, or set `init: pretrained`", d);
+    if (!job->quantize_head && !job->quantize_embedding) return PL_ERR_OK;
+    return refuse_codes(job, job->quantize_head ? PL_KEY_quantize_head : PL_KEY_quantize_embedding,
+                        "of this model the experts alone are held in 4 bits, in the MXFP4 codes of "
+                        "its files",
+                        "set `quant_type: nf4` to quantise all matrices", d);
+}
+
+/* A model whose files hold codes of bitsandbytes is trained on those codes as they are. MXFP4 is
+ * read as values, too. */
 static pl_err check_codes(const struct pl_job *job, const struct pl_model *m, struct pl_diag *d) {
-    bool nf4 = job->quant_type == PL_QUANT_TYPE_NF4;
     pl_err err;
-    if (m->codes == PL_CODES_NONE) return PL_ERR_OK;
+    if (pl_codes_are_values(m->codes)) return check_mxfp4(job, m, d);
     if (job->mode != PL_MODE_QLORA) {
         err = pl_diag_set(d, PL_ERR_MODEL_UNSUPPORTED,
                           "the weights of this model are 4-bit codes already");
         pl_diag_hint(d, "set `mode: qlora`, or use the unquantised model of the same name");
         return err;
     }
-    if ((m->codes == PL_CODES_NF4) == nf4 && m->nested_codes == job->double_quant) return PL_ERR_OK;
+    const enum pl_quant held = m->codes == PL_CODES_NF4 ? PL_QUANT_NF4 : PL_QUANT_FP4;
+    if (pl_job_quant(job, m) == held && m->nested_codes == job->double_quant) return PL_ERR_OK;
     err = pl_job_error(job, PL_KEY_quant_type, PL_ERR_CONFIG_CONFLICT, d,
                        "the weights of this model are %s codes with%s double quantisation",
-                       m->codes == PL_CODES_NF4 ? "nf4" : "fp4", m->nested_codes ? "" : "out");
-    pl_diag_hint(d, "set `quant_type: %s` and `double_quant: %s`",
-                 m->codes == PL_CODES_NF4 ? "nf4" : "fp4", m->nested_codes ? "true" : "false");
+                       pl_quant_name(held), m->nested_codes ? "" : "out");
+    pl_diag_hint(d, "set `quant_type: %s` and `double_quant: %s`", pl_quant_name(held),
+                 m->nested_codes ? "true" : "false");
     return err;
 }
 
@@ -415,8 +459,8 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
     out->mlp_chunk_tokens = job->mlp_chunk_tokens == PL_AUTO ? 0 : job->mlp_chunk_tokens;
     if (job->mode == PL_MODE_QLORA && job->unpack_buffer != PL_AUTO_BYTES)
         out->unpack_bytes = job->unpack_buffer;
-    out->quant = job->quant_type == PL_QUANT_TYPE_FP4 ? PL_QUANT_FP4 : PL_QUANT_NF4;
-    out->double_quant = job->double_quant;
+    out->quant = job->mode == PL_MODE_QLORA ? pl_job_quant(job, m) : PL_QUANT_NF4;
+    out->double_quant = job->double_quant && pl_quant_has_absmax(out->quant);
     out->quantize_head = job->quantize_head;
     out->quantize_embedding = job->quantize_embedding;
     out->lora_r = job->lora_r;

@@ -20,9 +20,14 @@ static bool looks_up_alone(const struct pl_variant *v) {
     return !v->q.model->tied && !v->job.quantize_embedding && !pl_job_trains_embedding(&v->job);
 }
 
+/* True if a matrix can be quantised: the codes of a qlora base are not only those of files. */
+static bool makes_codes(const struct pl_variant *v) {
+    return pl_quant_has_absmax(pl_job_quant(&v->job, v->q.model));
+}
+
 /* True if the head is not the embedding, with which it would be quantised. */
 static bool has_own_head(const struct pl_variant *v) {
-    return !v->q.model->tied;
+    return makes_codes(v) && !v->q.model->tied;
 }
 
 static bool may_round_base(const struct pl_variant *v) {
@@ -302,8 +307,10 @@ void pl_change_write(const struct pl_change *c, const struct pl_question *q, str
     const bool kept = q->job->inference && c->key == PL_KEY_mode;
     if (c->how == PL_HOW_SET && !kept)
         pl_text_addf(out, "%s: %s", name_of(c->key), c->value);
+    else if (kept)
+        pl_text_addf(out, "quant_type: %s", pl_quant_name(pl_job_quant(q->job, q->model)));
     else
-        pl_change_write_key(q, kept ? PL_KEY_quant_type : c->key, out);
+        pl_change_write_key(q, c->key, out);
 }
 
 pl_err pl_change_put(struct pl_variant *v, enum pl_key_id key, uint32_t value, struct pl_diag *d) {

@@ -56,7 +56,7 @@ pl_err pl_preflight_count_ranks(const struct pl_job *job, uint32_t *devices, str
 
 /* Refuses a merge that the end of the run would find impossible. */
 static pl_err check_merging(const struct pl_preflight *pf, struct pl_diag *d) {
-    if (!pf->job->save_merged || pf->model.codes == PL_CODES_NONE) return PL_ERR_OK;
+    if (!pf->job->save_merged || pl_codes_are_values(pf->model.codes)) return PL_ERR_OK;
     pl_err err = pl_job_error(pf->job, PL_KEY_save_merged, PL_ERR_CONFIG_CONFLICT, d,
                               "nothing can be merged into this model: its weights are 4-bit codes");
     pl_diag_hint(d, "merge the adapter into the unquantised model of the same name");

@@ -124,6 +124,8 @@ static void write_setting(const struct pl_preflight *pf, enum pl_key_id key, str
         pl_text_add(out, pl_dtype_name(job->dtype));
     else if (key == PL_KEY_base_dtype && pf->base_was_auto)
         pl_text_add(out, "auto");
+    else if (key == PL_KEY_quant_type)
+        pl_text_add(out, pl_quant_name(pl_job_quant(job, &pf->model)));
     else if (key == PL_KEY_warmup_ratio && !isnan(pf->warmup_ratio))
         pl_text_addf(out, "%.17g", pf->warmup_ratio);
     else if (key == PL_KEY_vram_budget && !job->given[key])

@@ -11,7 +11,7 @@
 
 #define BLOCK       32 /* values that share a scale */
 #define BLOCK_BYTES 16
-#define TILE        32  /* rows of the file that are turned round at a time */
+#define TILE        32  /* rows of the file that are turned round at a time: an even number */
 #define NO_NUMBER   255 /* as a scale */
 
 #define BLOCKS "_blocks"
@@ -32,6 +32,7 @@ struct codes {
     struct source *sources; /* owned */
     uint16_t *values;       /* owned; of the expert that was read last, bf16 [in, out] */
     unsigned char *raw;     /* owned; codes and then scales of TILE rows */
+    unsigned char *turned;  /* owned; codes and then scales of an expert, [in, out] */
     const struct source *of;
     uint64_t expert;
 };
@@ -175,11 +176,15 @@ static void drop_taken(struct taking *t) {
 
 static pl_err make_room(struct codes *c, const struct source *s, struct pl_diag *d) {
     const uint64_t rows = pl_u64_min(s->rows, TILE);
-    uint16_t *values = pl_realloc(c->values, s->rows * s->cols * sizeof *values);
-    if (values) c->values = values;
     unsigned char *raw = pl_realloc(c->raw, rows * (s->cols / 2 + s->cols / BLOCK));
     if (raw) c->raw = raw;
-    return values && raw ? PL_ERR_OK : pl_host_oom(d, "the experts of a layer");
+    return raw ? PL_ERR_OK : pl_host_oom(d, "the experts of a layer");
+}
+
+static pl_err make_room_for_values(struct codes *c, const struct source *s, struct pl_diag *d) {
+    uint16_t *values = pl_realloc(c->values, s->rows * s->cols * sizeof *values);
+    if (values) c->values = values;
+    return values ? PL_ERR_OK : pl_host_oom(d, "the experts of a layer");
 }
 
 /* The values of a block; the decoder of GGUF takes codes in another order. */
@@ -209,6 +214,24 @@ static void turn(const struct codes *c, const struct source *s, uint64_t first, 
     }
 }
 
+/* The same rows as columns of the codes, and of the scales. */
+static void turn_codes(const struct codes *c, const struct source *s, uint64_t first, uint64_t n) {
+    const uint64_t bytes = s->cols / 2, blocks = s->cols / BLOCK, row = s->rows / 2;
+    const unsigned char *scales = c->raw + n * bytes;
+    unsigned char *turned = c->turned + s->cols * row;
+    for (uint64_t k = 0; k < bytes; k++) {
+        unsigned char *even = c->turned + 2 * k * row + first / 2, *odd = even + row;
+        for (uint64_t r = 0; r < n; r += 2) {
+            const unsigned a = c->raw[r * bytes + k], b = c->raw[(r + 1) * bytes + k];
+            even[r / 2] = (unsigned char)((a & 15) << 4 | (b & 15));
+            odd[r / 2] = (unsigned char)((a & 240) | b >> 4);
+        }
+    }
+    for (uint64_t b = 0; b < blocks; b++)
+        for (uint64_t r = 0; r < n; r++)
+            turned[b * s->rows + first + r] = scales[r * blocks + b];
+}
+
 static pl_err check_scales(const struct pl_st_file *f, const struct pl_st_entry *e,
                            const unsigned char *scales, uint64_t n, struct pl_diag *d) {
     if (!n || !memchr(scales, NO_NUMBER, n)) return PL_ERR_OK;
@@ -217,12 +240,13 @@ static pl_err check_scales(const struct pl_st_file *f, const struct pl_st_entry 
                       e->name, NO_NUMBER);
 }
 
-static pl_err read_expert(struct codes *c, const struct pl_st_file *f, const struct pl_st_entry *e,
-                          uint64_t expert, struct pl_diag *d) {
+/* The rows of an expert, some at a time: each lot lies in `raw` when it is turned. */
+static pl_err
+read_rows(struct codes *c, const struct pl_st_file *f, const struct pl_st_entry *e, uint64_t expert,
+          void (*take)(const struct codes *c, const struct source *s, uint64_t first, uint64_t n),
+          struct pl_diag *d) {
     const struct source *s = &c->sources[e->source];
     const uint64_t codes = s->cols / 2, scales = s->cols / BLOCK; /* bytes of a row */
-    if (c->of == s && c->expert == expert) return PL_ERR_OK;
-    c->of = NULL;
     PL_TRY(make_room(c, s, d));
     for (uint64_t row = 0, n; row < s->rows; row += n) {
         const uint64_t at = expert * s->rows + row;
@@ -231,8 +255,18 @@ static pl_err read_expert(struct codes *c, const struct pl_st_file *f, const str
         PL_TRY(pl_st_read(s->scales.file, &s->scales.entry, at * scales, c->raw + n * codes,
                           n * scales, d));
         PL_TRY(check_scales(f, e, c->raw + n * codes, n * scales, d));
-        turn(c, s, row, n);
+        take(c, s, row, n);
     }
+    return PL_ERR_OK;
+}
+
+static pl_err read_expert(struct codes *c, const struct pl_st_file *f, const struct pl_st_entry *e,
+                          uint64_t expert, struct pl_diag *d) {
+    const struct source *s = &c->sources[e->source];
+    if (c->of == s && c->expert == expert) return PL_ERR_OK;
+    c->of = NULL;
+    PL_TRY(make_room_for_values(c, s, d));
+    PL_TRY(read_rows(c, f, e, expert, turn, d));
     c->of = s;
     c->expert = expert;
     return PL_ERR_OK;
@@ -261,10 +295,29 @@ static void close_codes(void *state) {
     free(c->sources);
     free(c->values);
     free(c->raw);
+    free(c->turned);
     free(c);
 }
 
 static const struct pl_st_format mxfp4 = {read_values, close_codes};
+
+bool pl_mxfp4_has_codes(const struct pl_st_file *f, const struct pl_st_entry *e) {
+    return f->format == &mxfp4 &&
+           ((const struct codes *)f->state)->sources[e->source].rows % 2 == 0;
+}
+
+pl_err pl_mxfp4_read_codes(const struct pl_st_file *f, const struct pl_st_entry *e, uint64_t expert,
+                           const uint8_t **codes, const uint8_t **scales, struct pl_diag *d) {
+    struct codes *c = f->state;
+    const struct source *s = &c->sources[e->source];
+    const uint64_t n = s->rows * s->cols;
+    unsigned char *turned = pl_realloc(c->turned, n / 2 + n / BLOCK);
+    if (!turned) return pl_host_oom(d, "the experts of a layer");
+    c->turned = turned;
+    *codes = turned;
+    *scales = turned + n / 2;
+    return read_rows(c, f, e, expert, turn_codes, d);
+}
 
 static pl_err take_all(struct taking *t, uint64_t count) {
     if (!t->out->path || !t->codes) return pl_host_oom(t->d, "a file");

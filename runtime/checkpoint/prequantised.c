@@ -1,4 +1,5 @@
-/* prequantised.c - matrices that bitsandbytes has quantised, in files as transformers saves them.
+/* prequantised.c - matrices whose files hold 4-bit codes: those of bitsandbytes, as transformers
+ * saves them, and experts in MXFP4.
  *
  * X.weight holds codes of two values a byte as U8 [n/2, 1]. Next to it are X.weight.absmax (F32, or
  * U8 under double quantisation with X.weight.nested_absmax), the tables X.weight.quant_map and
@@ -8,6 +9,7 @@
 
 #include "estimator/base/checked.h"
 #include "estimator/base/json_tree.h"
+#include "runtime/checkpoint/mxfp4_weights.h"
 #include "runtime/kernels/quant.h"
 
 #include <stdio.h>
@@ -147,4 +149,44 @@ pl_err pl_window_load_codes(const struct pl_window *w, const struct pl_tensor_io
     PL_TRY(copy(io, s->absmax_file, s->absmax, w->absmax8, own.absmax8, blocks, d));
     PL_TRY(copy(io, s->nested_file, s->nested, w->absmax, own.absmax, nests, d));
     return pl_io_upload(io, w->absmax, own.absmax + nests, &s->offset, 1, d);
+}
+
+/* --- MXFP4 ------------------------------------------------------------------------------------ */
+
+#define MX_FP16_SCALE 140 /* the largest with which no value is above those of fp16 */
+
+pl_err pl_window_check_mxfp4(const struct pl_window *w, pl_err err, struct pl_diag *d) {
+    const struct reader r = {NULL, w, err, d};
+    if (pl_mxfp4_has_codes(w->file, w->entry)) return PL_ERR_OK;
+    refuse(&r, "", "holds values, and no MXFP4 codes as config.json says");
+    pl_diag_hint(d, "set `quant_type: nf4`, which makes codes of values");
+    return err;
+}
+
+static pl_err check_scales(const struct pl_window *w, const uint8_t *scales, uint64_t n,
+                           struct pl_diag *d) {
+    const struct reader r = {NULL, w, PL_ERR_MODEL_WEIGHTS, d};
+    uint8_t largest = 0;
+    for (uint64_t i = 0; i < n; i++)
+        largest = scales[i] > largest ? scales[i] : largest;
+    if (largest <= MX_FP16_SCALE) return PL_ERR_OK;
+    refuse(&r, "", "has values above 65504, at which fp16 ends");
+    pl_diag_hint(d, "set `compute_dtype: fp32`, or `dtype: bf16` where the device has it");
+    return r.err;
+}
+
+pl_err pl_window_load_mxfp4(const struct pl_window *w, const struct pl_tensor_io *io,
+                            struct pl_diag *d) {
+    const uint64_t matrices = pl_window_matrices(w), n = w->count / matrices;
+    const uint64_t all = pl_quant_scales(w->quant, n);
+    for (uint64_t i = 0; i < matrices; i++) {
+        const struct pl_codes_place own = pl_window_codes_place(w, i);
+        const uint8_t *codes, *scales;
+        PL_TRY(pl_mxfp4_read_codes(w->file, w->entry, i, &codes, &scales, d));
+        if (io->program->shape.compute_dtype == PL_DTYPE_F16)
+            PL_TRY(check_scales(w, scales, all, d));
+        PL_TRY(pl_io_upload(io, w->tensor, own.codes, codes, pl_quant_codes_bytes(n), d));
+        PL_TRY(pl_io_upload(io, w->absmax, own.absmax, scales, all, d));
+    }
+    return PL_ERR_OK;
 }

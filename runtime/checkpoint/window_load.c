@@ -123,6 +123,7 @@ static pl_err load_window(const struct pl_window *w, const struct pl_tensor_io *
     if (w->turned) return load_turned(w, io, master, d);
     if (w->is_copy) return check_copy(w, io, d);
     if (w->stored.absmax) return pl_window_load_codes(w, io, d);
+    if (w->quantised && !pl_quant_has_absmax(w->quant)) return pl_window_load_mxfp4(w, io, d);
     if (w->quantised) return pl_window_quantise(w, io, NULL, d);
     enum pl_dtype from = w->entry->dtype, to = io->program->tensors[w->tensor].dtype;
     bool as_is = from == to && master == PL_NONE;

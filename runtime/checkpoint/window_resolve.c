@@ -116,6 +116,8 @@ pl_err pl_windows_resolve(struct pl_windows *w, const struct pl_weight_files *f,
             PL_TRY(pl_window_find_codes(&w->items[i], f, err, d));
             continue;
         }
+        if (w->items[i].quantised && !pl_quant_has_absmax(w->items[i].quant))
+            PL_TRY(pl_window_check_mxfp4(&w->items[i], err, d));
         PL_TRY(check_shape(&w->items[i], err, d));
         PL_TRY(check_type(&w->items[i], match, err, d));
     }

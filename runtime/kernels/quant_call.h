@@ -36,7 +36,7 @@ static inline bool pl_start_is_sound(const struct pl_call *c) {
 static inline bool pl_quant4_is_sound(const struct pl_call *c) {
     const struct pl_view *x = &c->in[PL_QUANT4_X], *absmax = &c->out[PL_QUANT4_OUT_ABSMAX];
     const uint64_t n = pl_quant_elements(x);
-    return c->attr->quant < PL_QUANT_COUNT && pl_quant_is_run(x) &&
+    return pl_quant_has_absmax(c->attr->quant) && pl_quant_is_run(x) &&
            (x->p ? pl_quant_is_float(x) : pl_start_is_rule(c->attr)) &&
            pl_quant_elements(&c->out[PL_QUANT4_OUT_CODES]) >= pl_quant_codes_bytes(n) &&
            absmax->dtype == PL_DTYPE_F32 && pl_quant_elements(absmax) >= pl_quant_blocks(n);
@@ -73,7 +73,8 @@ static inline uint64_t pl_quant_matrices(const struct pl_call *c) {
 static inline struct pl_quant_stride pl_quant_stride_of(const struct pl_call *c) {
     const uint64_t n = c->attr->matrix_elements, blocks = pl_quant_blocks(n);
     const bool nested = c->in[PL_DEQUANT4_ABSMAX8].p != 0;
-    struct pl_quant_stride s = {pl_quant_codes_bytes(n), nested ? pl_quant_nests(n) + 1 : blocks,
+    const uint64_t scales = pl_quant_scales(c->attr->quant, n);
+    struct pl_quant_stride s = {pl_quant_codes_bytes(n), nested ? pl_quant_nests(n) + 1 : scales,
                                 nested ? blocks : 0, c->attr->matrix_stride};
     return s;
 }
@@ -109,17 +110,33 @@ static inline const float *pl_quant_offset_of(const struct pl_call *c) {
     return (const float *)c->in[PL_DEQUANT4_ABSMAX].p + pl_quant_nests(c->attr->matrix_elements);
 }
 
-/* in: codes[..]u8, absmax[..]f32, absmax8?[..]u8, offset?[1]f32; out: w[O,K]. */
+/* Rows of w begin with a byte, and matrices with their first row; a matrix has whole blocks. */
+static inline bool pl_dequant4_mx_is_sound(const struct pl_call *c) {
+    const struct pl_view *w = &c->out[PL_DEQUANT4_OUT_W], *scales = &c->in[PL_DEQUANT4_ABSMAX];
+    const uint64_t n = pl_quant_window_of(c).end, rows = pl_quant_window_of(c).rows;
+    const uint64_t blocks = rows / PL_QUANT_MX + (rows % PL_QUANT_MX != 0);
+    const uint64_t before = pl_quant_matrices(c) - 1;
+    const struct pl_quant_stride s = pl_quant_stride_of(c);
+    return c->attr->first_element == 0 && c->attr->columns == 0 && w->cols % 2 == 0 &&
+           !c->in[PL_DEQUANT4_ABSMAX8].p && scales->dtype == PL_DTYPE_U8 && pl_quant_is_run(w) &&
+           (before == 0 || c->attr->matrix_elements % (PL_QUANT_MX * w->cols) == 0) &&
+           pl_quant_elements(&c->in[PL_DEQUANT4_CODES]) >=
+               before * s.codes + pl_quant_codes_bytes(n) &&
+           pl_quant_elements(scales) >= before * s.absmax + blocks * w->cols;
+}
+
+/* in: codes[..]u8, absmax[..]f32|u8, absmax8?[..]u8, offset?[1]f32; out: w[O,K]. */
 static inline bool pl_dequant4_is_sound(const struct pl_call *c) {
     const struct pl_view *absmax8 = &c->in[PL_DEQUANT4_ABSMAX8], *w = &c->out[PL_DEQUANT4_OUT_W];
-    if (!pl_quant_window_is_sound(c)) return false;
+    if (c->attr->quant >= PL_QUANT_COUNT || !pl_quant_window_is_sound(c)) return false;
+    if (!pl_quant_has_absmax(c->attr->quant)) return pl_dequant4_mx_is_sound(c);
     const uint64_t n = pl_quant_window_of(c).end, blocks = pl_quant_blocks(n);
     const uint64_t scales = absmax8->p ? pl_quant_nests(n) : blocks;
     const uint64_t before = pl_quant_matrices(c) - 1;
     const struct pl_quant_stride s = pl_quant_stride_of(c);
     /* The offset of the last matrix is past its last nest. */
     const uint64_t last = absmax8->p && c->attr->matrices ? s.absmax : scales;
-    return c->attr->quant < PL_QUANT_COUNT && pl_quant_is_run(w) &&
+    return c->in[PL_DEQUANT4_ABSMAX].dtype == PL_DTYPE_F32 && pl_quant_is_run(w) &&
            pl_quant_elements(&c->in[PL_DEQUANT4_CODES]) >=
                before * s.codes + pl_quant_codes_bytes(n) &&
            pl_quant_elements(&c->in[PL_DEQUANT4_ABSMAX]) >= before * s.absmax + last &&
@@ -139,7 +156,7 @@ static inline bool pl_embed4_is_sound(const struct pl_call *c) {
     const struct pl_view *ids = &c->in[PL_EMBED4_IDS];
     const uint64_t n = 2 * pl_quant_elements(&c->in[PL_EMBED4_CODES]), blocks = pl_quant_blocks(n);
     const uint64_t scales = absmax8->p ? pl_quant_nests(n) : blocks;
-    return c->attr->quant < PL_QUANT_COUNT && pl_quant_is_float(x) && x->cols > 0 &&
+    return pl_quant_has_absmax(c->attr->quant) && pl_quant_is_float(x) && x->cols > 0 &&
            x->cols % 2 == 0 && n % x->cols == 0 && ids->dtype == PL_DTYPE_I32 &&
            ids->rows >= x->rows && pl_quant_elements(&c->in[PL_EMBED4_ABSMAX]) >= scales &&
            (!absmax8->p || (pl_quant_elements(absmax8) >= blocks && c->in[PL_EMBED4_OFFSET].p));

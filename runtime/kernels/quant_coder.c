@@ -2,6 +2,7 @@
 #include "runtime/kernels/quant_coder.h"
 
 /* FP4 has the values 0, 1/16, 2, 3, 4, 6, 8 and 12 over 12; bit 3 is the sign, but not of 0. */
+/* MXFP4 has e2m1, whose bit 3 is the sign. */
 static const float tables[PL_QUANT_COUNT][PL_QUANT_LEVELS] = {
     [PL_QUANT_NF4] = {-1.0f, -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f,
                       -0.28444138169288635f, -0.18477343022823334f, -0.09105003625154495f, 0.0f,
@@ -11,6 +12,8 @@ static const float tables[PL_QUANT_COUNT][PL_QUANT_LEVELS] = {
     [PL_QUANT_FP4] = {0.0f, 0.0625f / 12, 8.0f / 12, 12.0f / 12, 4.0f / 12, 6.0f / 12, 2.0f / 12,
                       3.0f / 12, 0.0f, -0.0625f / 12, -8.0f / 12, -12.0f / 12, -4.0f / 12,
                       -6.0f / 12, -2.0f / 12, -3.0f / 12},
+    [PL_QUANT_MXFP4] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, 0.0f, -0.5f, -1.0f, -1.5f,
+                        -2.0f, -3.0f, -4.0f, -6.0f},
 };
 
 /* The codes of fp4 without its sign, by value. */

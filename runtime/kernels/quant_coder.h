@@ -42,6 +42,11 @@ struct pl_quant_coder {
 };
 void pl_quant_coder_init(struct pl_quant_coder *c, enum pl_quant t);
 
+/* Returns the bits of 2^(scale - 127) in fp32, in which the least is subnormal. */
+PL_QUANT_FN uint32_t pl_quant_exponent_bits(uint8_t scale) {
+    return scale ? (uint32_t)scale << 23 : 0x00400000u;
+}
+
 /* Q1 of y = x / absmax, by coders of this type. */
 PL_QUANT_FN int32_t pl_quant_code_nf4(const struct pl_quant_coder *c, float y) {
     int32_t rank = 0;
@@ -60,7 +65,8 @@ PL_QUANT_FN int32_t pl_quant_code_fp4(const struct pl_quant_coder *c, float y) {
     return bits;
 }
 
-/* The values of the codes: [PL_QUANT_LEVELS], by code. NF4: arXiv 2305.14314, appendix E. */
+/* The values of the codes: [PL_QUANT_LEVELS], by code. NF4: arXiv 2305.14314, appendix E; e2m1: OCP
+ * Microscaling Formats 1.0, 5.3.3. */
 const float *pl_quant_table(enum pl_quant t);
 
 #ifdef __cplusplus

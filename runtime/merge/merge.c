@@ -26,7 +26,7 @@ static pl_err find_model(struct pl_merge *m, struct pl_diag *d) {
     if (m->ref.weights_dir) PL_TRY(pl_save_set_settle(m->ref.weights_dir, d));
     PL_TRY(pl_model_read(m->ref.config, &m->model, d));
     if (m->request.gguf) return PL_ERR_OK;
-    if (m->model.codes != PL_CODES_NONE) {
+    if (!pl_codes_are_values(m->model.codes)) {
         pl_diag_set(d, PL_ERR_MODEL_UNSUPPORTED, "the weights of `%s` are 4-bit codes",
                     m->request.model);
         pl_diag_hint(d, "merge into the unquantised model of the same name");

@@ -1,5 +1,6 @@
 /* check_mxfp4.c - experts that files hold as MXFP4 codes are read as the values that their
- * definition gives in float64, and files in which they do not fit together are refused. */
+ * definition gives in float64, or as their codes, and files in which they do not fit together are
+ * refused. */
 #include "runtime/checkpoint/model_io.h"
 #include "runtime/checkpoint/weight_files.h"
 #include "tests/checkpoint/rig.h"
@@ -178,17 +179,34 @@ START_TEST(scales_may_be_in_another_file) {
 }
 END_TEST
 
+/* The codes and scales of a tensor stand for the values of the files: [in, out], a scale for every
+ * 32 rows of a column. */
+static void assert_codes(const struct codes *c, const struct rig *r, const struct pl_window *w) {
+    const unsigned char *held = r->memory[w->tensor], *scales = r->memory[w->absmax];
+    for (uint64_t at = 0; at < count(c); at++) {
+        const uint64_t o = at % c->out, i = at / c->out % c->in, e = at / c->out / c->in;
+        const uint64_t file = (e * c->out + o) * c->in + i;
+        const unsigned want = c->blocks[file / 2] >> file % 2 * 4 & 15;
+        const unsigned got = held[at / 2] >> (at % 2 ? 0 : 4) & 15;
+        ck_assert_msg(got == want, "code %d is %u, not %u", (int)at, got, want);
+        ck_assert_uint_eq(scales[(e * c->in + i) / 32 * c->out + o], c->scales[file / 32]);
+    }
+}
+
+static const struct rig_options filled[] = {
+    {.mode = PL_MODE_LORA, .dtype = PL_DTYPE_BF16, .experts = "gpt_oss"},
+    {.mode = PL_MODE_QLORA, .quant = PL_QUANT_MXFP4, .dtype = PL_DTYPE_BF16, .experts = "gpt_oss"},
+};
+
 /* A model of transformers' names whose experts are codes, into the tensors of a program. */
-START_TEST(a_model_of_codes_fills_the_tensors_of_its_values) {
+START_TEST(a_model_of_codes_fills_the_tensors_of_a_program) {
     struct rig made, read;
-    struct pl_windows w = {0};
+    struct pl_windows w = {0}, held = {0};
     struct file f = {0};
     struct codes c[2 * 3];
     uint32_t n = 0;
-    const struct rig_options options = {
-        .mode = PL_MODE_LORA, .dtype = PL_DTYPE_BF16, .experts = "gpt_oss"};
-    rig_open(&made, &options);
-    rig_open(&read, &options);
+    rig_open(&made, &filled[0]);
+    rig_open(&read, &filled[_i]);
     rig_scramble(&made, 3);
     OK(pl_windows_add_model(&w, made.program, &diag));
     for (uint32_t i = 0; i < w.n; i++) {
@@ -210,16 +228,23 @@ START_TEST(a_model_of_codes_fills_the_tensors_of_its_values) {
     write_file(&f, FILE_NAME);
     OK(pl_model_check_files(read.program, dir, &diag));
     OK(pl_model_load(&read.io, dir, &diag));
+    OK(pl_windows_add_model(&held, read.program, &diag));
+    ck_assert_uint_eq(held.n, w.n);
     for (uint32_t i = 0, k = 0; i < w.n; i++) {
-        const struct pl_window *x = &w.items[i];
-        if (x->matrices) {
-            assert_values(&c[k], read.memory[x->tensor], 0, x->count);
-            free_codes(&c[k++]);
+        const struct pl_window *x = &w.items[i], *y = &held.items[i];
+        ck_assert_str_eq(x->name, y->name);
+        ck_assert(y->quantised == (_i && x->matrices));
+        if (y->quantised) {
+            assert_codes(&c[k], &read, y);
+        } else if (x->matrices) {
+            assert_values(&c[k], read.memory[y->tensor], 0, x->count);
         } else {
-            ck_assert_mem_eq((char *)read.memory[x->tensor] + 2 * x->first,
+            ck_assert_mem_eq((char *)read.memory[y->tensor] + 2 * y->first,
                              (char *)made.memory[x->tensor] + 2 * x->first, 2 * x->count);
         }
+        if (x->matrices) free_codes(&c[k++]);
     }
+    pl_windows_finish(&held);
     pl_windows_finish(&w);
     rig_close(&read);
     rig_close(&made);
@@ -310,6 +335,55 @@ START_TEST(a_scale_that_is_no_number_is_refused) {
 }
 END_TEST
 
+/* A program of codes, and experts in files with another content: values, a scale that is no number,
+ * and values that fp16 cannot hold. */
+static const struct {
+    int scale; /* -1: values */
+    enum pl_dtype dtype;
+    pl_err err;
+    const char *says;
+} unheld[] = {
+    {-1, PL_DTYPE_BF16, PL_ERR_MODEL_WEIGHTS, "holds values, and no MXFP4 codes"},
+    {255, PL_DTYPE_BF16, PL_ERR_CHECKPOINT_FORMAT, "a scale of its codes is 255"},
+    {141, PL_DTYPE_F16, PL_ERR_MODEL_WEIGHTS, "has values above 65504"},
+};
+
+START_TEST(codes_that_a_program_cannot_hold_are_refused) {
+    const struct rig_options options = {.mode = PL_MODE_QLORA,
+                                        .quant = PL_QUANT_MXFP4,
+                                        .dtype = unheld[_i].dtype,
+                                        .experts = "gpt_oss"};
+    struct pl_windows w = {0};
+    struct file f = {0};
+    struct rig r;
+    rig_open(&r, &options);
+    OK(pl_windows_add_model(&w, r.program, &diag));
+    for (uint32_t i = 0; i < w.n; i++) {
+        const struct pl_window *x = &w.items[i];
+        uint64_t dims[3];
+        char shape[PL_ST_SHAPE_TEXT];
+        pl_st_shape_text(pl_window_shape(x, dims), dims, shape);
+        void *data = calloc(x->count, 2);
+        ck_assert_ptr_nonnull(data);
+        if (x->matrices && unheld[_i].scale >= 0) {
+            struct codes c = make_codes(4, x->dims[1], x->dims[0] / 4, i);
+            memset(c.scales, 127, count(&c) / 32);
+            c.scales[7] = (unsigned char)unheld[_i].scale;
+            put_blocks(&f, x->name, &c);
+            put_scales(&f, x->name, &c);
+            free_codes(&c);
+        } else {
+            put(&f, x->name, "", "BF16", shape, data, 2 * x->count);
+        }
+        free(data);
+    }
+    write_file(&f, FILE_NAME);
+    FAILS(pl_model_load(&r.io, dir, &diag), unheld[_i].err, unheld[_i].says);
+    pl_windows_finish(&w);
+    rig_close(&r);
+}
+END_TEST
+
 START_TEST(a_file_that_ends_early_is_refused) {
     struct file file = {0};
     struct pl_weight_files f;
@@ -326,7 +400,10 @@ int main(void) {
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_loop_test(t, codes_are_read_as_values, 0, sizeof names / sizeof *names);
     tcase_add_test(t, scales_may_be_in_another_file);
-    tcase_add_test(t, a_model_of_codes_fills_the_tensors_of_its_values);
+    tcase_add_loop_test(t, a_model_of_codes_fills_the_tensors_of_a_program, 0,
+                        sizeof filled / sizeof *filled);
+    tcase_add_loop_test(t, codes_that_a_program_cannot_hold_are_refused, 0,
+                        sizeof unheld / sizeof *unheld);
     tcase_add_test(t, a_saved_model_is_no_longer_codes);
     tcase_add_loop_test(t, codes_that_do_not_fit_are_refused, 0, sizeof refused / sizeof *refused);
     tcase_add_test(t, a_scale_that_is_no_number_is_refused);

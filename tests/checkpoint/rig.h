@@ -11,6 +11,7 @@ struct rig_options {
     uint32_t mode, optimizer;
     enum pl_dtype dtype, adapter_dtype;
     bool master, untied, bias, qk_norm, fused, single_quant;
+    enum pl_quant quant; /* of a qlora base */
     const char *experts; /* model_type of a mixture of four experts; NULL = a dense model */
     bool wide;           /* matrices of several groups of 4-bit values, the last block short */
     uint64_t freeze_layers, lora_r; /* lora_r 0 = 4 */

@@ -107,6 +107,45 @@ static double element_of(const struct trial *t, uint32_t first, uint64_t number,
     return value * (own + offset);
 }
 
+/* Matrices of whole blocks of 32 rows, of which some rows are unpacked; scales up to the largest
+ * with which no value is infinite, and down to the least, but those of numbers of fp16. */
+static void build_dequant_mx(struct trial *t) {
+    const uint64_t blocks = draw(t, 1, 4), cols = 2 * draw(t, 1, 300);
+    const uint64_t matrices = draw(t, 1, 4), between = draw(t, 0, 3);
+    const uint64_t rows = t->round ? draw(t, 1, 32 * blocks) : 0;
+    const enum pl_dtype type = draw_float(t);
+    const bool small = type == PL_DTYPE_F16;
+    t->attr.quant = PL_QUANT_MXFP4;
+    if (t->round % 3 && rows) {
+        t->attr.matrices = (uint32_t)matrices;
+        t->attr.matrix_elements = 32 * blocks * cols;
+        t->attr.matrix_stride = rows + between;
+    }
+    const uint64_t n = t->attr.matrices ? matrices : 1;
+    add_bytes(t, 0, n * 32 * blocks * cols / 2);
+    struct operand *scales = add_run_in(t, 1, n * blocks * cols, 1, PL_DTYPE_U8);
+    for (uint64_t i = 0; i < n * blocks * cols; i++)
+        set_value(scales, i, 0, (double)(small ? draw(t, 117, 137) : draw(t, 0, 251)));
+    add_run_out(t, 0, (n - 1) * t->attr.matrix_stride + rows, cols, type);
+}
+
+static void reference_dequant_mx(struct trial *t) {
+    static const double table[8] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+    const struct operand *w = t->out[0];
+    const uint64_t cols = w->view.cols, n = t->attr.matrices ? t->attr.matrices : 1;
+    const uint64_t apart = t->attr.matrix_stride * cols, each = t->attr.matrix_elements;
+    for (uint64_t i = 0; i < w->view.rows * cols; i++) {
+        const uint64_t number = n > 1 ? i / apart : 0, at = i - number * apart;
+        const uint64_t rows = w->view.rows - (n - 1) * t->attr.matrix_stride;
+        const int both = (int)t->in[0]->x[(number * each + at) / 2];
+        const int code = at % 2 ? both % 16 : both / 16;
+        const double scale = t->in[1]->x[number * each / 32 + at / cols / 32 * cols + at % cols];
+        const double value = ldexp(table[code % 8], (int)scale - 127);
+        w->want[i] = at >= rows * cols ? NAN : code / 8 ? -value : value;
+        w->scale[i] = value;
+    }
+}
+
 static void reference_dequant(struct trial *t) {
     const struct operand *w = t->out[0];
     const uint64_t cols = w->view.cols, matrices = t->attr.matrices ? t->attr.matrices : 1;
@@ -335,6 +374,7 @@ static void reference_8bit(struct trial *t) {
 const struct kernel_case cases_quant[] = {
     {"dequant4", PL_OP_DEQUANT4, 40, 1.5e-7, build_dequant_single, reference_dequant},
     {"dequant4, nested", PL_OP_DEQUANT4, 40, 2e-7, build_dequant_double, reference_dequant},
+    {"dequant4, mxfp4", PL_OP_DEQUANT4, 40, 0, build_dequant_mx, reference_dequant_mx},
     {"embed4", PL_OP_EMBED4, 24, 1.5e-7, build_embed4_single, reference_embed4},
     {"embed4, nested", PL_OP_EMBED4, 24, 2e-7, build_embed4_double, reference_embed4},
     {"adamw_8bit, fp32", PL_OP_ADAMW_8BIT, 24, 5e-7, build_8bit_fp32, reference_8bit},

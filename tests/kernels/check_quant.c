@@ -279,6 +279,35 @@ START_TEST(a_matrix_of_unsound_operands_is_a_broken_plan) {
 }
 END_TEST
 
+START_TEST(mxfp4_of_unsound_operands_is_a_broken_plan) {
+    enum { MATRICES = 2, ROWS = 64, COLS = 6, ELEMENTS = ROWS * COLS };
+    static uint8_t codes[MATRICES * ELEMENTS / 2], scales[MATRICES * ELEMENTS / 32];
+    static float w[MATRICES * ELEMENTS + 1];
+    struct pl_attr attr = {.quant = PL_QUANT_MXFP4,
+                           .matrices = MATRICES,
+                           .matrix_elements = ELEMENTS,
+                           .matrix_stride = ROWS};
+    struct pl_call c = {.attr = &attr};
+    c.in[0] = vector(codes, sizeof codes, PL_DTYPE_U8);
+    c.in[1] = vector(scales, sizeof scales, PL_DTYPE_U8);
+    c.out[0] = (struct pl_view){.p = w, .rows = MATRICES * ROWS, .cols = COLS, .ld = COLS};
+    c.out[0].dtype = PL_DTYPE_F32;
+    if (_i == 1 || _i == 2) c.in[_i - 1].rows--;
+    if (_i == 3) c.in[1] = vector(w, 2 * ELEMENTS / 32, PL_DTYPE_F32);
+    if (_i == 4) c.in[2] = c.in[1];
+    if (_i == 5) c.out[0].ld++;
+    if (_i == 6) attr.first_element = 64;
+    if (_i == 7) attr.columns = 64;
+    if (_i == 8) attr.matrix_elements -= COLS, c.out[0].rows -= 2, attr.matrix_stride--;
+    if (_i == 9) c.out[0].cols = c.out[0].ld = 5, c.out[0].rows = 2;
+    for (uint32_t r = 0; r < machine.n; r++) {
+        machine_turn_to(&machine.runners[r]);
+        ck_assert_int_eq(machine.runners[r].kernels[PL_OP_DEQUANT4](machine.runners[r].dev, &c),
+                         _i ? PL_ERR_PLAN_BROKEN : PL_ERR_OK);
+    }
+}
+END_TEST
+
 /* ---- a matrix in pieces ---- */
 
 enum { ROWS = 3 * PL_QUANT_NEST + 40, COLS = PL_QUANT_BLOCK, PIECE = 2 * PL_QUANT_NEST };
@@ -404,9 +433,9 @@ int main(void) {
     tcase_add_loop_test(host, the_search_finds_the_nearest_of_all_floats, 0, 2);
     tcase_add_loop_test(host, the_search_finds_the_nearest_where_codes_change, 0, 2);
     tcase_add_loop_test(host, the_search_stays_in_the_map_for_any_bits, 0, 2);
-    tcase_add_loop_test(host, a_weight_takes_the_nearest_value, 0, PL_QUANT_COUNT);
-    tcase_add_loop_test(host, values_out_of_the_ordinary_have_codes_too, 0, PL_QUANT_COUNT);
-    tcase_add_loop_test(host, an_odd_count_ends_in_half_a_byte, 0, PL_QUANT_COUNT);
+    tcase_add_loop_test(host, a_weight_takes_the_nearest_value, 0, PL_QUANT_MXFP4);
+    tcase_add_loop_test(host, values_out_of_the_ordinary_have_codes_too, 0, PL_QUANT_MXFP4);
+    tcase_add_loop_test(host, an_odd_count_ends_in_half_a_byte, 0, PL_QUANT_MXFP4);
     tcase_add_test(host, equal_absmax_are_kept_by_the_offset);
     tcase_add_checked_fixture(kernels, setup, teardown);
     tcase_set_timeout(kernels, 120);
@@ -415,6 +444,7 @@ int main(void) {
     tcase_add_loop_test(kernels, an_update_of_unsound_operands_is_a_broken_plan, 0, 9);
     tcase_add_test(kernels, a_matrix_is_the_same_in_pieces_that_begin_where_nests_do);
     tcase_add_loop_test(kernels, a_matrix_of_unsound_operands_is_a_broken_plan, 0, 7);
+    tcase_add_loop_test(kernels, mxfp4_of_unsound_operands_is_a_broken_plan, 0, 10);
     suite_add_tcase(s, host);
     suite_add_tcase(s, kernels);
     SRunner *sr = srunner_create(s);

@@ -142,6 +142,25 @@ START_TEST(a_4_bit_base_takes_half_a_byte_and_its_scales) {
 }
 END_TEST
 
+/* Experts of n values take n/2 of codes and n/32 of scales; all other matrices are in bf16. */
+START_TEST(a_base_in_mxfp4_takes_the_bytes_of_its_files) {
+    struct pl_model m;
+    struct pl_planned p;
+    pl_test_model("gpt-oss-20b", &m);
+    ck_assert_int_eq(m.codes, PL_CODES_MXFP4);
+    struct pl_job_shape s = pl_test_shape(&m, PL_MODE_QLORA, PL_RECOMPUTE_FULL, 1, 512);
+    s.quant = PL_QUANT_MXFP4;
+    s.double_quant = false;
+    const uint64_t experts = pl_model_expert_params(&m);
+    pl_test_plan(&p, &s, &m);
+    ck_assert_uint_eq(by_role(p.program, PL_ROLE_CODES), experts / 2);
+    ck_assert_uint_eq(by_role(p.program, PL_ROLE_ABSMAX), experts / 32);
+    ck_assert_uint_eq(by_role(p.program, PL_ROLE_ABSMAX8), 0);
+    ck_assert_uint_eq(by_role(p.program, PL_ROLE_WEIGHT), 2 * (pl_model_param_count(&m) - experts));
+    pl_planned_finish(&p);
+}
+END_TEST
+
 START_TEST(a_4_bit_head_takes_half_a_byte_and_its_scales) {
     struct pl_model m;
     struct pl_planned p;
@@ -360,6 +379,7 @@ int main(void) {
     tcase_add_loop_test(tc, an_adapter_on_the_embedding_holds_two_matrices_beside_it, 0,
                         pl_test_n_models);
     tcase_add_loop_test(tc, a_4_bit_base_takes_half_a_byte_and_its_scales, 0, pl_test_n_models);
+    tcase_add_test(tc, a_base_in_mxfp4_takes_the_bytes_of_its_files);
     tcase_add_test(tc, a_4_bit_head_takes_half_a_byte_and_its_scales);
     tcase_add_loop_test(tc, a_4_bit_embedding_takes_half_a_byte_and_its_scales, 0, 2);
     tcase_add_loop_test(tc, a_4_bit_matrix_is_unpacked_where_the_last_one_was, 0, 2);

@@ -128,6 +128,10 @@ static struct pl_job_shape vary(const struct pl_model *m, uint32_t mode, uint32_
         s.double_quant = false;
         s.base_dtype = v & FP32 && frozen ? PL_DTYPE_BF16 : PL_DTYPE_F32;
     }
+    if (v & OTHER_ADAPTER && mode == PL_MODE_QLORA && m->codes == PL_CODES_MXFP4) {
+        s.quant = PL_QUANT_MXFP4;
+        s.double_quant = s.quantize_embedding = false;
+    }
     s.optimizer = optimizer;
     s.moment_dtype = v & OTHER_ADAPTER ? PL_DTYPE_BF16 : PL_DTYPE_F32;
     if (optimizer % 2) s.loss_chunk_tokens = 100;

@@ -11,6 +11,15 @@
     "\"num_hidden_layers\":1,\"num_attention_heads\":4,\"vocab_size\":40,"                         \
     "\"quantization_config\":{\"quant_method\":\"bitsandbytes\",\"load_in_4bit\":true" more "}}"
 
+#define MXFP4(more)                                                                                \
+    "{\"model_type\":\"gpt_oss\",\"hidden_size\":64,\"intermediate_size\":96,"                     \
+    "\"num_local_experts\":4,\"num_experts_per_tok\":2,\"num_hidden_layers\":2,"                   \
+    "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":16,\"vocab_size\":40,"       \
+    "\"sliding_window\":8,\"tie_word_embeddings\":false,"                                          \
+    "\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4.0,"                                     \
+    "\"original_max_position_embeddings\":16,\"truncate\":false}" more "}"
+#define CODES ",\"quantization_config\":{\"quant_method\":\"mxfp4\"}"
+
 static const struct {
     const char *config;
     const char *set[3][2]; /* keys of the job */
@@ -28,7 +37,7 @@ static const struct {
      "",
      ""},
     {CONFIG(""),
-     {{"mode", "qlora"}},
+     {{"mode", "qlora"}, {"quant_type", "nf4"}},
      PL_ERR_CONFIG_CONFLICT,
      "are fp4 codes without double quantisation",
      "set `quant_type: fp4` and `double_quant: false`"},
@@ -37,6 +46,37 @@ static const struct {
      PL_ERR_CONFIG_CONFLICT,
      "are nf4 codes without double",
      "`double_quant: false`"},
+    {MXFP4(CODES), {{"mode", "qlora"}}, PL_ERR_OK, "", ""},
+    {MXFP4(CODES), {{"mode", "qlora"}, {"quant_type", "nf4"}}, PL_ERR_OK, "", ""},
+    {MXFP4(CODES), {{"mode", "qlora"}, {"quant_type", "mxfp4"}}, PL_ERR_OK, "", ""},
+    {MXFP4(CODES), {{"mode", "lora"}, {"quantize_head", "true"}}, PL_ERR_OK, "", ""},
+    {MXFP4(CODES), {{"mode", "full"}}, PL_ERR_OK, "", ""},
+    {MXFP4(CODES), {{"mode", "qlora"}, {"init", "random"}}, PL_ERR_OK, "", ""},
+    {MXFP4(CODES),
+     {{"mode", "qlora"}, {"quant_type", "mxfp4"}, {"init", "random"}},
+     PL_ERR_CONFIG_CONFLICT,
+     "values that are made at random",
+     "init: pretrained"},
+    {MXFP4(CODES),
+     {{"mode", "qlora"}, {"quantize_head", "true"}},
+     PL_ERR_CONFIG_CONFLICT,
+     "the experts alone are held in 4 bits",
+     "quant_type: nf4"},
+    {MXFP4(CODES),
+     {{"mode", "qlora"}, {"quantize_embedding", "true"}},
+     PL_ERR_CONFIG_CONFLICT,
+     "the experts alone are held in 4 bits",
+     "quant_type: nf4"},
+    {MXFP4(""),
+     {{"mode", "qlora"}, {"quant_type", "mxfp4"}},
+     PL_ERR_CONFIG_CONFLICT,
+     "hold no such codes",
+     "remove `quant_type`"},
+    {CONFIG(""),
+     {{"mode", "qlora"}, {"quant_type", "mxfp4"}},
+     PL_ERR_CONFIG_CONFLICT,
+     "are fp4 codes",
+     "quant_type: fp4"},
     {CONFIG(""), {{"mode", "lora"}}, PL_ERR_MODEL_UNSUPPORTED, "4-bit codes already", "qlora"},
     {CONFIG(""), {{"mode", "full"}}, PL_ERR_MODEL_UNSUPPORTED, "4-bit codes already", "qlora"},
 };

@@ -21,7 +21,7 @@ static enum pl_slot holder_of(const struct pl_builder *b, enum pl_slot slot) {
 }
 
 /* Decoder linears, and a head and an embedding where asked for; routers, convolutions, norms and
- * biases keep 16 bits or more. */
+ * biases keep 16 bits or more. Codes that cannot be made here are those of experts. */
 bool pl_build_is_quantised(const struct pl_builder *b, uint64_t layer, enum pl_slot slot) {
     struct pl_slot_shape shape;
     slot = holder_of(b, slot);
@@ -29,6 +29,7 @@ bool pl_build_is_quantised(const struct pl_builder *b, uint64_t layer, enum pl_s
     if (!b->quant || !shape.present || shape.vector || slot == PL_SLOT_ROUTER ||
         slot == PL_SLOT_DELTA_CONV)
         return false;
+    if (!pl_quant_has_absmax(b->s->quant)) return shape.experts > 0;
     return shape.per_layer || (slot == PL_SLOT_HEAD && b->s->quantize_head) ||
            (slot == PL_SLOT_EMBED && b->s->quantize_embedding);
 }
@@ -62,14 +63,14 @@ static void add_module(struct pl_builder *b, struct pl_quant_slot *q, uint64_t l
     q->codes[p] = add_tensor(b, "codes", PL_ROLE_CODES, r->slot, layer, row, PL_NONE,
                              matrices * pl_quant_codes_bytes(n), PL_DTYPE_U8);
     q->absmax8[p] = PL_NONE;
-    scales = pl_quant_blocks(n);
+    scales = pl_quant_scales(b->s->quant, n);
     if (b->s->double_quant) {
         q->absmax8[p] = add_tensor(b, "absmax8", PL_ROLE_ABSMAX8, r->slot, layer, row, q->codes[p],
                                    matrices * scales, PL_DTYPE_U8);
         scales = pl_quant_nests(n) + 1; /* the offset comes after them */
     }
     q->absmax[p] = add_tensor(b, "absmax", PL_ROLE_ABSMAX, r->slot, layer, row, q->codes[p],
-                              matrices * scales, PL_DTYPE_F32);
+                              matrices * scales, pl_quant_scale_type(b->s->quant));
 }
 
 void pl_build_quantised_weight(struct pl_builder *b, enum pl_slot slot, uint64_t layer) {
@@ -127,7 +128,8 @@ static void dequantise_experts(struct pl_builder *b, const struct pl_quant_slot 
     const uint64_t first = piece->row0 / own, n = piece->rows / own;
     const uint64_t codes = pl_quant_codes_bytes(elements), blocks = pl_quant_blocks(elements);
     const bool nested = q->absmax8[p] != PL_NONE;
-    const uint64_t scales = nested ? pl_quant_nests(elements) + 1 : blocks;
+    const uint64_t scales =
+        nested ? pl_quant_nests(elements) + 1 : pl_quant_scales(b->s->quant, elements);
     struct pl_operand in[PL_DEQUANT4_N_IN] = {
         [PL_DEQUANT4_CODES] = pl_arg_rows(pl_build_now(b, q->codes[p]), first * codes, n * codes),
         [PL_DEQUANT4_ABSMAX] =

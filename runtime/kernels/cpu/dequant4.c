@@ -2,7 +2,8 @@
  *
  * A block of 64 elements has one absmax, so its 16 possible values are made once, as stored, and
  * each code picks one of them. Where the machine shuffles bytes, a vector of codes picks the bytes
- * of 16 values at a time: one shuffle for each byte of an element. */
+ * of 16 values at a time: one shuffle for each byte of an element.
+ * In MXFP4 a block is 32 rows of a column, so a row has a scale for every element of it. */
 #include "runtime/kernels/cpu/simd.h"
 
 #include "runtime/kernels/quant.h"
@@ -221,8 +222,72 @@ static void dequantise_matrices(void *arg, uint64_t first, uint64_t end, uint32_
     }
 }
 
-/* in: codes[..]u8, absmax[..]f32, absmax8?[..]u8, offset?[1]f32; out: w[O,K]. */
-pl_err PL_CPU(dequant4)(struct pl_device *dev, const struct pl_call *c) {
+/* ---- MXFP4: a scale of 32 rows of a column ---- */
+
+struct dequant_mx {
+    const uint8_t *codes, *scales;
+    const float (*pairs)[2]; /* the values of both codes of a byte */
+    struct pl_view w;        /* of the first matrix */
+    uint64_t blocks;         /* rows of scales of a matrix */
+    struct pl_quant_stride stride;
+};
+
+#define MX_COLS 256 /* of which the scales are made at a time */
+
+/* Columns [col, col + n) of some rows of a matrix, all of one block. */
+static void dequantise_columns(const struct dequant_mx *d, const struct pl_view *w,
+                               const uint8_t *codes, const uint8_t *scales, uint64_t col,
+                               uint64_t n) {
+    float factor[MX_COLS], x[MX_COLS];
+    for (uint64_t c = 0; c < n; c++) {
+        const uint32_t bits = pl_quant_exponent_bits(scales[col + c]);
+        memcpy(&factor[c], &bits, sizeof bits);
+    }
+    for (uint64_t r = 0; r < w->rows; r++) {
+        const uint8_t *row = codes + (r * w->cols + col) / 2;
+        for (uint64_t c = 0; c < n; c += 2)
+            memcpy(x + c, d->pairs[row[c / 2]], sizeof *d->pairs);
+        for (uint64_t c = 0; c < n; c++)
+            x[c] *= factor[c];
+        pl_narrow(pl_at(w, r, col), w->dtype, x, n);
+    }
+}
+
+/* Blocks [first, end) of rows of all matrices, one after another. */
+static void dequantise_mx_blocks(void *arg, uint64_t first, uint64_t end, uint32_t worker) {
+    const struct dequant_mx *d = arg;
+    const uint64_t cols = d->w.cols;
+    (void)worker;
+    for (uint64_t b = first; b < end; b++) {
+        const uint64_t number = b / d->blocks, row = b % d->blocks * PL_QUANT_MX;
+        const uint64_t rows = pl_u64_min(d->w.rows - row, PL_QUANT_MX);
+        const uint8_t *codes = d->codes + number * d->stride.codes + row * cols / 2;
+        const uint8_t *scales = d->scales + number * d->stride.absmax + b % d->blocks * cols;
+        const struct pl_view w = pl_window(&d->w, number * d->stride.rows + row, rows, 0, cols);
+        for (uint64_t col = 0; col < cols; col += MX_COLS)
+            dequantise_columns(d, &w, codes, scales, col, pl_u64_min(cols - col, MX_COLS));
+    }
+}
+
+static void dequantise_mx(struct pl_device *dev, const struct pl_call *c) {
+    const float *table = pl_quant_table(c->attr->quant);
+    float pairs[UINT8_MAX + 1][2];
+    struct dequant_mx d = {.codes = c->in[PL_DEQUANT4_CODES].p,
+                           .scales = c->in[PL_DEQUANT4_ABSMAX].p,
+                           .pairs = (const float(*)[2])pairs,
+                           .w = c->out[PL_DEQUANT4_OUT_W],
+                           .stride = pl_quant_stride_of(c)};
+    for (unsigned byte = 0; byte <= UINT8_MAX; byte++) {
+        pairs[byte][0] = table[byte >> 4];
+        pairs[byte][1] = table[byte & 15];
+    }
+    d.w.rows = pl_quant_window_of(c).rows;
+    d.blocks = pl_u64_div_up(d.w.rows, PL_QUANT_MX);
+    pl_cpu_rows(dev, pl_quant_matrices(c) * d.blocks, pl_cpu_grain(PL_QUANT_MX * d.w.cols),
+                dequantise_mx_blocks, &d);
+}
+
+static void dequantise_by_absmax(struct pl_device *dev, const struct pl_call *c) {
     const struct pl_quant_window at = pl_quant_window_of(c);
     float map[PL_QUANT_MAP_SIZE];
     struct dequant d = {.codes = c->in[PL_DEQUANT4_CODES].p,
@@ -235,10 +300,15 @@ pl_err PL_CPU(dequant4)(struct pl_device *dev, const struct pl_call *c) {
                         .first = at.first / BLOCK,
                         .skip = at.skip / BLOCK,
                         .stride = pl_quant_stride_of(c)};
-    if (!pl_dequant4_is_sound(c)) return PL_ERR_PLAN_BROKEN;
     if (d.absmax8) pl_quant_map_values(true, map);
     d.w.rows = at.rows;
     pl_cpu_rows(dev, pl_quant_matrices(c) * pl_quant_blocks(pl_quant_elements(&d.w)), PL_QUANT_NEST,
                 dequantise_matrices, &d);
+}
+
+/* in: codes[..]u8, absmax[..]f32|u8, absmax8?[..]u8, offset?[1]f32; out: w[O,K]. */
+pl_err PL_CPU(dequant4)(struct pl_device *dev, const struct pl_call *c) {
+    if (!pl_dequant4_is_sound(c)) return PL_ERR_PLAN_BROKEN;
+    (pl_quant_has_absmax(c->attr->quant) ? dequantise_by_absmax : dequantise_mx)(dev, c);
     return PL_ERR_OK;
 }

@@ -5,7 +5,7 @@
  * are under way at once, from before the barrier of the block. The 16 values of the table lie in 16
  * banks of shared memory, so that a warp looks its codes up without a conflict. A warp needs four
  * entries of the map a pack, which it reads from the arguments. Windows off 4 or 16 bytes go byte
- * by byte. */
+ * by byte. In MXFP4 a thread has four bytes of a row, and a scale for each of their elements. */
 #include "runtime/kernels/cuda/common.cuh"
 
 #include "estimator/base/checked.h"
@@ -104,7 +104,8 @@ __device__ __forceinline__ void store(const pl_mat<T> &w, uint64_t i, uint64_t n
 }
 
 /* The 16 values in shared memory, for all threads of a block. */
-__device__ __forceinline__ void share_values(const tables &t, float *value) {
+template <typename Tables>
+__device__ __forceinline__ void share_values(const Tables &t, float *value) {
     if (threadIdx.x < PL_QUANT_LEVELS) value[threadIdx.x] = t.value[threadIdx.x];
     __syncthreads();
 }
@@ -182,6 +183,65 @@ template <typename T, int BYTES> pl_err launch(const struct dequant_call *d, cud
     return pl_cuda_launched();
 }
 
+/* ---- MXFP4: a scale of 32 rows of a column ---- */
+
+template <typename T> struct dequant_mx {
+    const uint8_t *codes, *scales;
+    pl_mat<T> w;       /* one row of n elements */
+    uint64_t n, bytes; /* of w; bytes of its codes */
+    uint64_t cols;     /* of a matrix */
+    uint64_t apart;    /* elements of w from one matrix to the next */
+    struct pl_quant_stride stride;
+};
+
+struct mx_values {
+    float value[PL_QUANT_LEVELS];
+};
+
+/* A thread has BYTES bytes of the codes of a row, and their scales. */
+template <typename T, int BYTES>
+__global__ void __launch_bounds__(BLOCK)
+    dequantise_mx(const dequant_mx<T> all, const mx_values values) {
+    PL_SHARED(float, value);
+    dequant_mx<T> t = all;
+    const uint64_t at = ((uint64_t)blockIdx.x * BLOCK + threadIdx.x) * BYTES;
+    const uint64_t row = 2 * at / t.cols, col = 2 * at % t.cols;
+    share_values(values, value);
+    if (at >= t.bytes) return;
+    move(&t.w, blockIdx.y * t.apart);
+    const uint32_t codes = load_codes<BYTES>(t.codes + blockIdx.y * t.stride.codes, at, t.bytes);
+    const uint8_t *scales = t.scales + blockIdx.y * t.stride.absmax + row / PL_QUANT_MX * t.cols;
+    float f[2 * BYTES];
+#pragma unroll
+    for (int i = 0; i < 2 * BYTES; i++) {
+        const float scale = __uint_as_float(pl_quant_exponent_bits(scales[col + i]));
+        f[i] = __fmul_rn(value[codes >> (i / 2 * 8 + (i % 2 ? 0 : 4)) & 15u], scale);
+    }
+    store(t.w, 2 * at, t.n, f);
+}
+
+template <typename T, int BYTES>
+pl_err launch_mx(const struct dequant_call *d, cudaStream_t stream) {
+    const uint64_t cols = d->c->out[PL_DEQUANT4_OUT_W].cols;
+    dequant_mx<T> t = {(const uint8_t *)d->c->in[PL_DEQUANT4_CODES].p,
+                       (const uint8_t *)d->c->in[PL_DEQUANT4_ABSMAX].p,
+                       pl_mat_of<T>(d->w),
+                       d->n,
+                       pl_quant_codes_bytes(d->n),
+                       cols,
+                       d->c->attr->matrix_stride * cols,
+                       pl_quant_stride_of(d->c)};
+    const uint64_t blocks = pl_u64_div_up(t.bytes, BLOCK * BYTES);
+    const uint64_t matrices = pl_quant_matrices(d->c);
+    mx_values values;
+    if (blocks > PL_GRID_MAX || matrices > GRID_Y_MAX) return PL_ERR_PLAN_BROKEN;
+    memcpy(values.value, pl_quant_table(d->c->attr->quant), sizeof values.value);
+    if (blocks)
+        PL_LAUNCH((dequantise_mx<T, BYTES>), dim3((unsigned)blocks, (unsigned)matrices),
+                  dim3(BLOCK), sizeof values.value, stream, t, values);
+    return pl_cuda_launched();
+}
+
 /* A block has one row of x, a thread a byte of codes at a time. An id outside the vocabulary, which
  * the data room refuses, embeds as NaN: no wild access, and the loss shows it. */
 struct embed4 {
@@ -221,10 +281,11 @@ __global__ void __launch_bounds__(BLOCK) embed4_rows(const embed4 e) {
 
 #define INSTANCE(T, kernel) kernel<pl_stored_##T, 4>, /* four bytes of codes a thread */
 
-/* in: codes[..]u8, absmax[..]f32, absmax8?[..]u8, offset?[1]f32; out: w[O,K]. */
+/* in: codes[..]u8, absmax[..]f32|u8, absmax8?[..]u8, offset?[1]f32; out: w[O,K]. */
 extern "C" pl_err pl_cuda_dequant4(struct pl_device *dev, const struct pl_call *c) {
-    static pl_err (*const by_form[PL_FORMS])(const struct dequant_call *, cudaStream_t) = {
-        PL_FLOAT_LIST(INSTANCE, launch) launch<pl_either, 1>};
+    static pl_err (*const by_form[2][PL_FORMS])(const struct dequant_call *, cudaStream_t) = {
+        {PL_FLOAT_LIST(INSTANCE, launch) launch<pl_either, 1>},
+        {PL_FLOAT_LIST(INSTANCE, launch_mx) launch_mx<pl_either, 1>}};
     struct dequant_call d = {c, c->out[PL_DEQUANT4_OUT_W], pl_quant_window_of(c), 0};
     if (!pl_dequant4_is_sound(c)) return PL_ERR_PLAN_BROKEN;
     d.n = d.at.rows * d.w.cols;
@@ -234,9 +295,11 @@ extern "C" pl_err pl_cuda_dequant4(struct pl_device *dev, const struct pl_call *
     const struct pl_view *const views[] = {&d.w};
     const bool each_alike =
         c->attr->matrices <= 1 || (apart % 16 == 0 && c->attr->matrix_elements % 8 == 0);
-    const bool in_words = (uintptr_t)c->in[PL_DEQUANT4_CODES].p % 4 == 0 && each_alike;
+    const bool mx = !pl_quant_has_absmax(c->attr->quant);
+    const bool in_words = (uintptr_t)c->in[PL_DEQUANT4_CODES].p % 4 == 0 && each_alike &&
+                          (!mx || c->out[PL_DEQUANT4_OUT_W].cols % 8 == 0);
     const int form = in_words ? pl_form_of(views, 1) : PL_FORM_EITHER;
-    return by_form[form](&d, pl_cuda_of(dev)->stream);
+    return by_form[mx][form](&d, pl_cuda_of(dev)->stream);
 }
 
 /* in: ids[N]i32, codes[n/2]u8, absmax[..]f32, absmax8?[n/64]u8, offset?[1]f32; out: x[N,C]. */
@@ -261,6 +324,7 @@ extern "C" pl_err pl_cuda_embed4(struct pl_device *dev, const struct pl_call *c)
 }
 
 #define KERNEL(T, kernel) PL_CUDA_KERNEL(kernel<pl_stored_##T, 4>),
-PL_CUDA_PRELOAD(dequant4) = {PL_FLOAT_LIST(KERNEL, dequantise)
-                                 PL_CUDA_KERNEL(dequantise<pl_either, 1>),
-                             PL_CUDA_KERNEL(embed4_rows), NULL};
+PL_CUDA_PRELOAD(dequant4) = {
+    PL_FLOAT_LIST(KERNEL, dequantise) PL_CUDA_KERNEL(dequantise<pl_either, 1>),
+    PL_FLOAT_LIST(KERNEL, dequantise_mx) PL_CUDA_KERNEL(dequantise_mx<pl_either, 1>),
+    PL_CUDA_KERNEL(embed4_rows), NULL};
