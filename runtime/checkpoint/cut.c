@@ -49,6 +49,16 @@ void pl_cut_finish(struct pl_cut *c) {
     *c = (struct pl_cut){0};
 }
 
+bool pl_cut_is_scattered(const struct pl_cut *c) {
+    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    bool adapts = false;
+    if (!c->whole) return false;
+    const uint32_t n = pl_model_modules(c->whole->model, rows);
+    for (uint32_t i = 0; i < n; i++)
+        adapts |= pl_row_is_parameter(&rows[i]) && pl_row_set_has(c->shape.lora_targets.rows, i);
+    return adapts;
+}
+
 bool pl_cut_is_cut(const struct pl_cut *c, uint32_t tensor) {
     const struct pl_tensor *t = &c->whole->tensors[tensor];
     if (is_state(t->role)) return c->shape.sharding >= PL_SHARDING_OPTIMIZER;

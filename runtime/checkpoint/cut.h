@@ -28,6 +28,9 @@ struct pl_cut_range {
 /* held: of this rank; only its model has to last. */
 pl_err pl_cut_init(struct pl_cut *c, const struct pl_program *held, struct pl_diag *d);
 void pl_cut_finish(struct pl_cut *c); /* leaves {0} */
+/* True if the numbers of a rank lie apart from each other in files: those of adapters on parameters
+ * of experts, whose B has a column for each expert there. Rank 0 writes such files (K1). */
+bool pl_cut_is_scattered(const struct pl_cut *c);
 /* True if ranks hold different rows of a tensor of `whole`; else each holds all of it. */
 bool pl_cut_is_cut(const struct pl_cut *c, uint32_t tensor);
 /* The ranges of it that `rank` holds; returns how many there are. */

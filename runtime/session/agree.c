@@ -164,7 +164,9 @@ pl_err pl_session_cut(struct pl_session *s, struct pl_diag *d) {
     s->staging_bytes = mine;
     for (uint32_t r = 0; r < s->comm->world.size; r++)
         if (all[r] < s->staging_bytes) s->staging_bytes = all[r];
-    return pl_cut_init(&s->cut, s->rungs[0].planned.program, d);
+    PL_TRY(pl_cut_init(&s->cut, s->rungs[0].planned.program, d));
+    if (pl_cut_is_scattered(&s->cut)) s->shares_files = false;
+    return PL_ERR_OK;
 }
 
 /* --- agreement ------------------------------------------------------------------------------- */

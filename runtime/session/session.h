@@ -46,7 +46,7 @@ struct pl_session {
     struct pl_comm *comm;          /* NULL: this rank is alone */
     struct pl_cut cut;             /* where ranks hold parts of tensors; else {0} */
     uint64_t staging_bytes;        /* with `cut`: what every rank has at least */
-    bool shares_files;             /* all ranks, on one machine, have the same output_dir */
+    bool shares_files;             /* all ranks, on one machine, write to the same output_dir */
     struct pl_device *host_device; /* runs the host's ops of a GPU's plan; NULL = none, or device */
     struct pl_arena job_arena, batch_arena;
     void *job_registered, *batch_registered; /* the same, with the engine of comm; NULL = not */

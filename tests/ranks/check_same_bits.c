@@ -49,6 +49,8 @@ static const struct kind {
     {"qwen3moe-qlora", "8", {"gradient_checkpointing=full", NULL}, true},
     {"qwen3moe-aux-loss", "8", {NULL}, false},
     {"qwen3moe-lora-experts", "8", {NULL}, true},
+    {"qwen3moe-lora-experts-fused", "8", {NULL}, true},
+    {"qwen3moe-lora-experts-fused", "6", {"optimizer=lion", "adapter_dtype=bf16", NULL}, true},
     {"gptoss-full", "8", {NULL}, false},
     {"qwen35-full", "8", {"packing=true", NULL}, false},
     {"qwen35-lora", "5", {NULL}, true},

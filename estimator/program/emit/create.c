@@ -201,31 +201,14 @@ static bool splits_blocks(const struct pl_job_shape *s, const struct pl_model *m
     return splits && pl_optimizer_is_in_blocks(s->optimizer);
 }
 
-/* True if ranks would each hold some rows of what files hold turned round, expert by expert. */
-static bool cuts_parameters(const struct pl_job_shape *s, const struct pl_model *m) {
-    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
-    const uint32_t n = pl_model_modules(m, rows);
-    bool adapts = false;
-    for (uint32_t i = 0; i < n; i++)
-        adapts |= pl_row_is_parameter(&rows[i]) && pl_row_set_has(s->lora_targets.rows, i);
-    return adapts && s->sharding != PL_SHARDING_NONE;
-}
-
 /* Refuses what no operation is there for. */
 static pl_err check_experts(const struct pl_job_shape *s, const struct pl_model *m,
                             struct pl_diag *d) {
     if (!(m->kinds >> PL_LAYER_EXPERTS & 1)) return PL_ERR_OK;
-    const char *why = NULL, *help = NULL;
-    if (cuts_parameters(s, m)) {
-        why = "`sharding`: ranks cannot share the states of adapters on parameters of experts";
-        help = "`sharding: none` has them whole on every rank";
-    } else if (splits_blocks(s, m)) {
-        why = "`optimizer`: the experts of this model have no whole number of blocks of states";
-        help = "`adamw` has a state for each number";
-    }
-    if (!why) return PL_ERR_OK;
-    pl_diag_set(d, PL_ERR_CONFIG_CONFLICT, "%s", why);
-    pl_diag_hint(d, "%s", help);
+    if (!splits_blocks(s, m)) return PL_ERR_OK;
+    pl_diag_set(d, PL_ERR_CONFIG_CONFLICT,
+                "`optimizer`: the experts of this model have no whole number of blocks of states");
+    pl_diag_hint(d, "`adamw` has a state for each number");
     return PL_ERR_CONFIG_CONFLICT;
 }
 
