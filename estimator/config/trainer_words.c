@@ -38,7 +38,7 @@ static const struct {
     {"load_in_4bit", {PL_TRAINER_WRITE, "`mode: qlora`"}},
     {"load_in_8bit",
      {PL_TRAINER_WRITE, "`mode: qlora`, or `mode: lora`: there are no 8-bit bases"}},
-    {"bnb_4bit_quant_type", {PL_TRAINER_WRITE, "`quant_type: nf4`, which `auto` is for values, or `fp4`"}},
+    {"bnb_4bit_quant_type", {PL_TRAINER_WRITE, "`quant_type: nf4`, or `fp4`"}},
     {"bnb_4bit_use_double_quant",
      {PL_TRAINER_WRITE, "`double_quant: true`, the default, or `false`"}},
     {"bnb_4bit_compute_dtype", {PL_TRAINER_WRITE, "`compute_dtype: bf16`, `fp16` or `fp32`"}},

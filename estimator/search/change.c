@@ -25,6 +25,11 @@ static bool makes_codes(const struct pl_variant *v) {
     return pl_quant_has_absmax(pl_job_quant(&v->job, v->q.model));
 }
 
+/* True if other matrices than experts could be codes, too. */
+static bool keeps_codes(const struct pl_variant *v) {
+    return !makes_codes(v);
+}
+
 /* True if the head is not the embedding, with which it would be quantised. */
 static bool has_own_head(const struct pl_variant *v) {
     return makes_codes(v) && !v->q.model->tied;

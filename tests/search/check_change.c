@@ -7,7 +7,8 @@
 #include <check.h>
 #include <string.h>
 
-/* Overrides of one job each, which together have every key of the table in force. */
+/* Overrides of one job each, which together have every key of the table in force; of
+ * Llama-3.1-8B unless one names the model. */
 static const char *const jobs[][4] = {
     {"mode=full", "batch_size=8", "gradient_checkpointing=none", "loss_chunk_tokens=0"},
     {"mode=full", "batch_size=1", "full_ft_offload=true", "optimizer=lion"},
@@ -19,6 +20,7 @@ static const char *const jobs[][4] = {
     {"mode=qlora", "batch_size=auto", "unpack_buffer=64MiB"},
     {"mode=lora", "batch_size=1", "stage=dpo", "keep_first_pass=true"},
     {"mode=lora", "batch_size=1", "stage=dpo", "keep_first_pass=false"},
+    {"mode=qlora", "batch_size=1", "model=gpt-oss-20b"},
 };
 #define N_JOBS (sizeof jobs / sizeof *jobs)
 
@@ -36,7 +38,7 @@ static void ask(struct asked *a, size_t i) {
     ck_assert_int_eq(pl_job_parse(&a->job, "job", "{model: x}", 10, jobs[i], n, NULL, NULL),
                      PL_ERR_OK);
     a->traits = pl_traits_cpu(2);
-    pl_test_model("Llama-3.1-8B", &a->m);
+    pl_test_model(strcmp(a->job.model, "x") == 0 ? "Llama-3.1-8B" : a->job.model, &a->m);
     a->q = pl_test_question(&a->job, &a->m, &a->traits, NULL, 0);
 }
 
