@@ -52,6 +52,7 @@ static const struct kind {
     {"qwen3moe-lora-experts-fused", "8", {NULL}, true},
     {"qwen3moe-lora-experts-fused", "6", {"optimizer=lion", "adapter_dtype=bf16", NULL}, true},
     {"gptoss-full", "8", {NULL}, false},
+    {"gptoss-mxfp4", "8", {NULL}, true},
     {"qwen35-full", "8", {"packing=true", NULL}, false},
     {"qwen35-lora", "5", {NULL}, true},
     {"gemma4-shared-kv-ple", "8", {NULL}, false},
