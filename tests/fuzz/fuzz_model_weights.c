@@ -8,13 +8,16 @@
 
 #include <string.h>
 
+#define GPT_OSS(more)                                                                              \
+    "{\"model_type\":\"gpt_oss\",\"hidden_size\":32,\"intermediate_size\":32,\"vocab_size\":16,"   \
+    "\"num_hidden_layers\":1,\"num_attention_heads\":2,\"num_key_value_heads\":1,\"head_dim\":8,"  \
+    "\"num_local_experts\":2,\"num_experts_per_tok\":1,\"tie_word_embeddings\":true,"              \
+    "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":2.0}" more
+
 static const char *const configs[] = {
     "{\"model_type\":\"llama\",\"hidden_size\":8,\"intermediate_size\":8,\"vocab_size\":16,"
     "\"num_hidden_layers\":1,\"num_attention_heads\":2,\"tie_word_embeddings\":true}",
-    "{\"model_type\":\"gpt_oss\",\"hidden_size\":32,\"intermediate_size\":32,\"vocab_size\":16,"
-    "\"num_hidden_layers\":1,\"num_attention_heads\":2,\"num_key_value_heads\":1,\"head_dim\":8,"
-    "\"num_local_experts\":2,\"num_experts_per_tok\":1,\"tie_word_embeddings\":true,"
-    "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":2.0}}"};
+    GPT_OSS("}"), GPT_OSS(",\"quantization_config\":{\"quant_method\":\"mxfp4\"}}")};
 static const char *const modes[] = {"lora", "qlora"};
 #define N_CONFIGS (sizeof configs / sizeof *configs)
 #define N_MODES   (sizeof modes / sizeof *modes)
