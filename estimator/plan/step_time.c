@@ -20,6 +20,11 @@ static double seconds_of(const struct machine *m, const struct pl_op *op) {
            (double)pl_op_traffic(m->p, op).busiest_bytes / m->link->bytes_per_second;
 }
 
+/* True for copies that a device with a copy stream makes while it computes. */
+static bool copies_aside(const struct pl_program *p, const struct pl_op *op) {
+    return p->traits.backend == PL_BACKEND_CUDA && pl_op_cost(op) == PL_COST_COPY;
+}
+
 static struct pl_load load_of(const struct pl_program *p, double micro_batches) {
     struct pl_load load = pl_load_full(p);
     load.micro_batches = micro_batches;
@@ -37,8 +42,9 @@ void pl_program_step_time(const struct pl_program *p, const struct pl_speed *spe
         const struct pl_op *op = &p->ops[i];
         const double runs = pl_op_runs(p, op, micro_batches) * pl_op_copies(p, op);
         if (runs <= 0) continue;
-        *(pl_op_cost(op) == PL_COST_RANKS ? &out->link_seconds : &out->compute_seconds) +=
-            runs * seconds_of(&m, op);
+        const double seconds = runs * seconds_of(&m, op);
+        *(pl_op_cost(op) == PL_COST_RANKS ? &out->link_seconds : &out->compute_seconds) += seconds;
+        if (copies_aside(p, op)) out->copy_seconds += seconds;
     }
 }
 
@@ -115,7 +121,7 @@ static struct span span_of(const struct pl_plan *plan, const struct cells *c, ui
 
 /* --- two timelines --------------------------------------------------------------------------- */
 
-enum lane { MACHINE, LINK, N_LANES };
+enum lane { MACHINE, ASIDE, N_LANES };
 
 struct timelines {
     const struct pl_plan *plan;
@@ -135,9 +141,12 @@ static void raise_to(double *times, struct span s, double at) {
         if (times[i] < at) times[i] = at;
 }
 
+/* A copy begins after every op before it. */
 static void run_op(struct timelines *t, const struct pl_op *op, double seconds) {
-    double *free_at = &t->free_at[pl_op_cost(op) == PL_COST_RANKS ? LINK : MACHINE];
+    const bool copy = copies_aside(t->plan->program, op);
+    double *free_at = &t->free_at[copy || pl_op_cost(op) == PL_COST_RANKS ? ASIDE : MACHINE];
     double at = *free_at;
+    if (copy && at < t->free_at[MACHINE]) at = t->free_at[MACHINE];
     for (int i = 0; i < op->n_in; i++)
         if (op->in[i].id != PL_NONE) at = latest(t->cells.written, t->spans[op->in[i].id], at);
     for (int i = 0; i < op->n_out; i++)
@@ -158,11 +167,11 @@ static double run_phase(struct timelines *t, const struct machine *m, enum pl_ph
     const struct pl_phase_range *r = &m->p->phases[phase];
     for (uint32_t i = 0; i < t->cells.n; i++)
         t->cells.written[i] = t->cells.used[i] = 0;
-    t->free_at[MACHINE] = t->free_at[LINK] = 0;
+    t->free_at[MACHINE] = t->free_at[ASIDE] = 0;
     for (uint32_t i = r->first_op; i < r->first_op + r->n_ops; i++)
         if (pl_op_runs(m->p, &m->p->ops[i], m->load.micro_batches) > 0)
             run_op(t, &m->p->ops[i], seconds_of(m, &m->p->ops[i]));
-    return t->free_at[MACHINE] > t->free_at[LINK] ? t->free_at[MACHINE] : t->free_at[LINK];
+    return t->free_at[MACHINE] > t->free_at[ASIDE] ? t->free_at[MACHINE] : t->free_at[ASIDE];
 }
 
 static pl_err make_spans(struct timelines *t, struct pl_diag *d) {
@@ -183,7 +192,7 @@ pl_err pl_plan_step_time(const struct pl_plan *plan, const struct pl_speed *spee
     if (plan->program->shortened)
         return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "the time of a step is that of a whole program");
     out->overlapped_seconds = pl_step_in_order(out);
-    if (out->link_seconds <= 0) return PL_ERR_OK;
+    if (out->link_seconds <= 0 && out->copy_seconds <= 0) return PL_ERR_OK;
     pl_err err = make_cells(plan, &t.cells, d);
     if (err == PL_ERR_OK) err = make_spans(&t, d);
     if (err == PL_ERR_OK)

@@ -5,10 +5,11 @@
  * machine (cost.h). Both are nominal: T1 of cost.h.
  *   ST1  in order: one op after another, as a run on CPUs does. With one rank that is
  *        pl_program_step_seconds()
- *   ST2  overlapped: ops between ranks have a stream of their own. Ops of a stream keep their
- *        order; an op waits for what it reads, and for every earlier op that uses the bytes which
- *        it writes, also those of another tensor that lay there. Phases and micro-batches do not
- *        overlap each other
+ *   ST2  overlapped: ops between ranks have a stream of their own, and so have, on a GPU, copies to
+ *        and from host memory: these begin after every op before them (runtime/exec/copy_stream.h).
+ *        Ops of a stream keep their order; an op waits for what it reads, and for every earlier op
+ *        that uses the bytes which it writes, also those of another tensor that lay there. Phases
+ *        and micro-batches do not overlap each other
  *   ST3  neither is longer with a faster link; overlapped is never longer than in order
  * Use: pl_plan_step_time(plan, &speed, link, micro_batches, &t, &d); */
 #ifndef PL_ESTIMATOR_PLAN_STEP_TIME_H
@@ -20,6 +21,7 @@
 
 struct pl_step_time {
     double compute_seconds, link_seconds; /* in order: their sum */
+    double copy_seconds; /* of compute_seconds, those of copies that have a stream of their own */
     double overlapped_seconds;            /* 0: not known, of a brief program */
     double sent_bytes;                    /* by this rank */
 };

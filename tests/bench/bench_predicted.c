@@ -1,0 +1,157 @@
+/* bench_predicted.c - the work of a step on a GPU, by its plan: no GPU is needed. It prints a row of
+ * a Markdown table for each job.
+ *
+ * Usage: bench_predicted
+ * launches: groups of ops that start as one, and the copies that products make of inputs of another
+ * type, in a step of one micro-batch. a layer: those of a middle layer in one micro-batch. moved:
+ * the bytes of the operands of all ops, without scratch. seconds: the roofline of
+ * estimator/program/cost.h, with copies to and from host memory on a stream of their own. adapters:
+ * the part of the seconds of ops that read or write adapters, or what comes out of them, without
+ * updates. exposed: the part of the seconds of copies that no other op hides. */
+#include "estimator/config/job_text.h"
+#include "estimator/inquiry/inquiry.h"
+#include "estimator/ops/scratch/workspace_cuda.h"
+#include "estimator/plan/step_time.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_KEYS = 8 };
+
+static const struct job {
+    const char *name, *model, *gpu;
+    const char *keys[MOST_KEYS][2];
+} jobs[] = {
+    {"7B full", "Qwen/Qwen2.5-7B", "H100", {{"mode", "full"}, {"batch_size", "4"}}},
+    {"8B LoRA", "meta-llama/Llama-3.1-8B", "H100", {{"mode", "lora"}, {"batch_size", "2"}}},
+    {"8B LoRA", "meta-llama/Llama-3.1-8B", "RTX 4090", {{"mode", "lora"}, {"batch_size", "2"}}},
+    {"8B QLoRA", "meta-llama/Llama-3.1-8B", "H100", {{"mode", "qlora"}, {"batch_size", "2"}}},
+    {"8B QLoRA", "meta-llama/Llama-3.1-8B", "RTX 4090", {{"mode", "qlora"}, {"batch_size", "2"}}},
+    {"8B QLoRA, dropout",
+     "meta-llama/Llama-3.1-8B",
+     "RTX 4090",
+     {{"mode", "qlora"}, {"batch_size", "2"}, {"lora_dropout", "0.05"}}},
+    {"8B QLoRA", "meta-llama/Llama-3.1-8B", "T4", {{"mode", "qlora"}, {"batch_size", "1"}}},
+    {"7B full, offload",
+     "Qwen/Qwen2.5-7B",
+     "RTX 5090",
+     {{"mode", "full"}, {"batch_size", "4"}, {"offload", "weights"}}},
+};
+
+static void must(pl_err err, const struct pl_diag *d) {
+    if (err == PL_ERR_OK) return;
+    fprintf(stderr, "error[%s]: %s\n", pl_err_code(err), d->message);
+    exit(1);
+}
+
+struct totals {
+    double launches, in_layer, bytes, flops, adapter_seconds;
+};
+
+static bool is_product(const struct pl_op *op) {
+    return pl_op_rows[op->kind].cost == PL_COST_PRODUCT;
+}
+
+/* The copies that a product makes of inputs that are not multiplied as they are stored. */
+static int narrowed(const struct pl_program *p, const struct pl_op *op) {
+    const struct pl_operand *const of[] = {&op->in[0], &op->in[1], &op->out[0]};
+    struct pl_product_matrix m[3] = {{0}};
+    if (!is_product(op)) return 0;
+    for (int i = 0; i < 3; i++)
+        m[i].dtype = p->tensors[of[i]->id].dtype;
+    return pl_ws_cuda_narrows(m, 0) + pl_ws_cuda_narrows(m, 1);
+}
+
+static bool is_of_adapter(const struct pl_program *p, const struct pl_operand *o) {
+    if (o->id == PL_NONE) return false;
+    const struct pl_tensor *t = &p->tensors[o->id];
+    return strstr(t->name, "lora") || strstr(t->name, "dropped") ||
+           (t->of != PL_NONE && strstr(p->tensors[t->of].name, "lora"));
+}
+
+static bool has_adapter(const struct pl_program *p, const struct pl_op *op) {
+    if (pl_op_rows[op->kind].cost == PL_COST_UPDATE) return false;
+    for (int i = 0; i < op->n_in; i++)
+        if (is_of_adapter(p, &op->in[i])) return true;
+    for (int i = 0; i < op->n_out; i++)
+        if (is_of_adapter(p, &op->out[i])) return true;
+    return false;
+}
+
+static void add_op(const struct pl_program *p, uint32_t i, const struct pl_speed *speed,
+                   struct totals *t) {
+    const struct pl_load load = pl_load_full(p);
+    const struct pl_op *op = &p->ops[i];
+    const double runs = pl_op_runs(p, op, 1);
+    const struct pl_work work = pl_op_work(p, op, &load);
+    t->bytes += runs * work.bytes;
+    t->flops += runs * work.flops;
+    if (has_adapter(p, op)) t->adapter_seconds += runs * pl_op_seconds(p, op, speed, &load);
+}
+
+static void count(const struct pl_program *p, const struct pl_speed *speed, struct totals *t) {
+    const uint32_t middle = (uint32_t)p->model->layers / 2;
+    for (uint32_t i = 0, n; i < p->n_ops; i += n) {
+        const struct pl_op *op = &p->ops[i];
+        const struct pl_phase_range *phase = &p->phases[op->phase];
+        n = pl_program_together(p, i, phase->first_op + phase->n_ops);
+        if (pl_op_runs(p, op, 1) <= 0) continue;
+        for (uint32_t k = i; k < i + n; k++)
+            add_op(p, k, speed, t);
+        const double launches = 1 + narrowed(p, op);
+        t->launches += launches;
+        if (op->phase == PL_PHASE_MICRO && op->layer == middle) t->in_layer += launches;
+    }
+}
+
+static void print_row(const struct job *job, const struct pl_inquiry *q,
+                      const struct pl_plan *plan) {
+    const struct pl_program *p = plan->program;
+    const struct pl_speed speed = pl_speed_nominal(&q->q.traits);
+    struct pl_step_time time;
+    struct pl_diag d = {0};
+    struct totals t = {0};
+    count(p, &speed, &t);
+    must(pl_plan_step_time(plan, &speed, NULL, 1, &time, &d), &d);
+    const double copies = time.copy_seconds;
+    printf("| %s, %llu x %llu | %s | %.0f | %.0f | %.0f | %.0f | %.3f | ", job->name,
+           (unsigned long long)p->shape.batch_size, (unsigned long long)p->shape.max_seq_length,
+           job->gpu, t.launches, t.in_layer, t.bytes / 1e9, t.flops / 1e12,
+           time.overlapped_seconds);
+    if (t.adapter_seconds > 0)
+        printf("%.1f %% | ", 100 * t.adapter_seconds / time.overlapped_seconds);
+    else
+        printf("- | ");
+    if (copies > 0)
+        printf("%.0f %% of %.2f s |\n",
+               100 * (1 - (pl_step_in_order(&time) - time.overlapped_seconds) / copies), copies);
+    else
+        printf("- |\n");
+}
+
+static void ask(const struct job *job) {
+    struct pl_inquiry i = {0};
+    struct pl_planned planned = {0};
+    struct pl_diag d = {0};
+    must(pl_job_defaults(&i.job, &d), &d);
+    must(pl_job_set(&i.job, "model", job->model, &d), &d);
+    must(pl_job_set(&i.job, "max_seq_length", "2048", &d), &d);
+    for (int k = 0; k < MOST_KEYS && job->keys[k][0]; k++)
+        must(pl_job_set(&i.job, job->keys[k][0], job->keys[k][1], &d), &d);
+    must(pl_inquiry_aim(&i, job->gpu, &d), &d);
+    must(pl_inquiry_read_model(&i, &d), &d);
+    must(pl_inquiry_decide(&i, &d), &d);
+    must(pl_question_plan(&i.q, &i.search.planned, &planned, &d), &d);
+    print_row(job, &i, planned.plan);
+    pl_planned_finish(&planned);
+    pl_inquiry_finish(&i);
+}
+
+int main(void) {
+    printf("| job | GPU | launches | a layer | GB moved | TFLOP | seconds | adapters | exposed |\n"
+           "| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++)
+        ask(&jobs[i]);
+    return 0;
+}
