@@ -33,21 +33,28 @@ static void touch_operands(struct pl_plan *plan, uint32_t op, uint32_t first, ui
     }
 }
 
-/* A tensor that a layer keeps leaves for host memory while the layer's later ops compute: it stays
- * until they have ended, so that none of them has to wait for the copy. */
+/* Values that a layer keeps leave for host memory in its forward pass, and its gradients leave in
+ * its backward pass, while later ops of the layer compute: both stay until these have ended, so
+ * that none of them has to wait for the copy. */
+static bool leaves_layer(const struct pl_program *p, const struct pl_op *op) {
+    if (op->kind != PL_OP_COPY_OUT || (op->backward && op->layer == PL_NONE)) return false;
+    const enum pl_category leaving = op->backward ? PL_CATEGORY_GRADIENTS : PL_CATEGORY_ACTIVATIONS;
+    return p->tensors[op->in[0].id].category == leaving;
+}
+
 static void let_copies_run(struct pl_plan *plan) {
     const struct pl_program *p = plan->program;
     const struct pl_phase_range *micro = &p->phases[PL_PHASE_MICRO];
     const uint32_t end = micro->first_op + micro->n_ops;
     for (uint32_t i = micro->first_op, last; i < end; i++) {
         const struct pl_op *op = &p->ops[i];
-        if (op->kind != PL_OP_COPY_OUT || op->backward) continue;
-        const uint32_t id = op->in[0].id;
-        if (p->tensors[id].category != PL_CATEGORY_ACTIVATIONS) continue;
+        if (!leaves_layer(p, op)) continue;
+        struct pl_place_row *place = &plan->places[op->in[0].id];
         last = i;
-        while (last + 1 < end && p->ops[last + 1].layer == op->layer && !p->ops[last + 1].backward)
+        while (last + 1 < end && p->ops[last + 1].layer == op->layer &&
+               p->ops[last + 1].backward == op->backward)
             last++;
-        plan->places[id].last_op = (uint32_t)pl_u64_max(plan->places[id].last_op, last);
+        place->last_op = (uint32_t)pl_u64_max(place->last_op, last);
     }
 }
 
