@@ -63,7 +63,8 @@ struct pl_attr {
     float limit;    /* SWIGLU_CLAMPED*: bound of gate and up; SOFTCAP, CROSS_ENTROPY: of logits */
     float aux_coef; /* ROUTE*, AUX_LOSS: of the auxiliary loss; 0 = there are no stats */
     uint64_t first_element; /* updates of windows, FOLD, DROPOUT*: the element at which the window
-                             * begins; DEQUANT4: the element of the codes at which w begins */
+                             * begins; DEQUANT4: the element of the codes at which w begins;
+                             * NARROW: the column of y at which x begins */
     uint64_t stream; /* START, QUANT4: stream of random values, with the seed and site */
     double spread;   /* START, QUANT4: the constant, the standard deviation, or half the width */
     float offset;    /* NEST4 */

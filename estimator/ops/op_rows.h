@@ -765,6 +765,12 @@ PL_OP(NEST4, nest4, ROWS, ALONE,
       PL_OUT(NEST4, ABSMAX8, "absmax8", U8, NEEDED, BLOCKS, ONE)
       PL_OUT(NEST4, NESTED, "nested", F32, NEEDED, NESTS, ONE))
 
+PL_OP(NARROW, narrow, ROWS, TOGETHER,
+      "y = x, rounded to the type of y, in the columns from attr.first_element on, and 0 in the "
+      "others",
+      PL_IN(NARROW, X, "x", FLOAT, NEEDED, O, K),
+      PL_OUT(NARROW, Y, "y", FLOAT, NEEDED, O, C))
+
 PL_OP(STAGE_IN, stage_in, ROWS, NO_KERNEL,
       "gives the buffer that files are read through its place in the plan; the checkpoint room "
       "does the copying",

@@ -275,7 +275,7 @@ double pl_op_seconds(const struct pl_program *p, const struct pl_op *op, const s
     double traffic = bytes / s->bytes_per_second;
     if (class == PL_COST_ATTENTION) compute *= attention_excess(op, s, load);
     if (s->traffic && s->traffic[op->kind] > 0) traffic *= s->traffic[op->kind];
-    const bool starts = class != PL_COST_UPDATE || !s->updates_together;
+    const bool starts = !s->updates_together || (class != PL_COST_UPDATE && !op->attr.joins);
     return (starts ? s->start_seconds : 0) + larger(compute, traffic);
 }
 

@@ -1,5 +1,5 @@
-/* bench_predicted.c - the work of a step on a GPU, by its plan: no GPU is needed. It prints a row of
- * a Markdown table for each job.
+/* bench_predicted.c - the work of a step on a GPU, by its plan: no GPU is needed. It prints a row
+ * of a Markdown table for each job.
  *
  * Usage: bench_predicted
  * launches: groups of ops that start as one, and the copies that products make of inputs of another
@@ -23,20 +23,44 @@ static const struct job {
     const char *name, *model, *gpu;
     const char *keys[MOST_KEYS][2];
 } jobs[] = {
-    {"7B full", "Qwen/Qwen2.5-7B", "H100", {{"mode", "full"}, {"batch_size", "4"}}},
-    {"8B LoRA", "meta-llama/Llama-3.1-8B", "H100", {{"mode", "lora"}, {"batch_size", "2"}}},
-    {"8B LoRA", "meta-llama/Llama-3.1-8B", "RTX 4090", {{"mode", "lora"}, {"batch_size", "2"}}},
-    {"8B QLoRA", "meta-llama/Llama-3.1-8B", "H100", {{"mode", "qlora"}, {"batch_size", "2"}}},
-    {"8B QLoRA", "meta-llama/Llama-3.1-8B", "RTX 4090", {{"mode", "qlora"}, {"batch_size", "2"}}},
+    {"7B full",
+     "Qwen/Qwen2.5-7B",
+     "H100",
+     {{"mode", "full"}, {"batch_size", "4"}, {"gradient_checkpointing", "full"}}},
+    {"8B LoRA",
+     "meta-llama/Llama-3.1-8B",
+     "H100",
+     {{"mode", "lora"}, {"batch_size", "2"}, {"gradient_checkpointing", "none"}}},
+    {"8B LoRA",
+     "meta-llama/Llama-3.1-8B",
+     "RTX 4090",
+     {{"mode", "lora"}, {"batch_size", "2"}, {"gradient_checkpointing", "full"}}},
+    {"8B QLoRA",
+     "meta-llama/Llama-3.1-8B",
+     "H100",
+     {{"mode", "qlora"}, {"batch_size", "2"}, {"gradient_checkpointing", "none"}}},
+    {"8B QLoRA",
+     "meta-llama/Llama-3.1-8B",
+     "RTX 4090",
+     {{"mode", "qlora"}, {"batch_size", "2"}, {"gradient_checkpointing", "full"}}},
     {"8B QLoRA, dropout",
      "meta-llama/Llama-3.1-8B",
      "RTX 4090",
-     {{"mode", "qlora"}, {"batch_size", "2"}, {"lora_dropout", "0.05"}}},
-    {"8B QLoRA", "meta-llama/Llama-3.1-8B", "T4", {{"mode", "qlora"}, {"batch_size", "1"}}},
+     {{"mode", "qlora"},
+      {"batch_size", "2"},
+      {"gradient_checkpointing", "full"},
+      {"lora_dropout", "0.05"}}},
+    {"8B QLoRA",
+     "meta-llama/Llama-3.1-8B",
+     "T4",
+     {{"mode", "qlora"}, {"batch_size", "1"}, {"gradient_checkpointing", "full"}}},
     {"7B full, offload",
      "Qwen/Qwen2.5-7B",
      "RTX 5090",
-     {{"mode", "full"}, {"batch_size", "4"}, {"offload", "weights"}}},
+     {{"mode", "full"},
+      {"batch_size", "4"},
+      {"offload", "weights"},
+      {"gradient_checkpointing", "full"}}},
 };
 
 static void must(pl_err err, const struct pl_diag *d) {
@@ -105,6 +129,13 @@ static void count(const struct pl_program *p, const struct pl_speed *speed, stru
     }
 }
 
+static const char *level_of(const struct job *job) {
+    const char *level = "";
+    for (int k = 0; k < MOST_KEYS && job->keys[k][0]; k++)
+        if (strcmp(job->keys[k][0], "gradient_checkpointing") == 0) level = job->keys[k][1];
+    return level;
+}
+
 static void print_row(const struct job *job, const struct pl_inquiry *q,
                       const struct pl_plan *plan) {
     const struct pl_program *p = plan->program;
@@ -115,9 +146,9 @@ static void print_row(const struct job *job, const struct pl_inquiry *q,
     count(p, &speed, &t);
     must(pl_plan_step_time(plan, &speed, NULL, 1, &time, &d), &d);
     const double copies = time.copy_seconds;
-    printf("| %s, %llu x %llu | %s | %.0f | %.0f | %.0f | %.0f | %.3f | ", job->name,
+    printf("| %s, %llu x %llu, %s | %s | %.0f | %.0f | %.0f | %.0f | %.3f | ", job->name,
            (unsigned long long)p->shape.batch_size, (unsigned long long)p->shape.max_seq_length,
-           job->gpu, t.launches, t.in_layer, t.bytes / 1e9, t.flops / 1e12,
+           level_of(job), job->gpu, t.launches, t.in_layer, t.bytes / 1e9, t.flops / 1e12,
            time.overlapped_seconds);
     if (t.adapter_seconds > 0)
         printf("%.1f %% | ", 100 * t.adapter_seconds / time.overlapped_seconds);

@@ -169,6 +169,42 @@ START_TEST(many_tensors_in_one_launch_get_the_bits_of_one_by_one) {
 }
 END_TEST
 
+/* Matrices of every kind of row: whole packs, and any; all columns of y, and some of them. */
+static void make_narrow_calls(void) {
+    static const uint64_t cols[] = {8, 5, 64, 16, 1}, before[] = {0, 8, 3};
+    used = 0;
+    memset(pool, 0, sizeof pool);
+    for (uint32_t i = 0; i < CALLS; i++) {
+        const uint64_t rows = sizes[i % N_SIZES] % 100, k = cols[i % 5], from = before[i % 3];
+        const uint64_t width = from + k + (i % 2 ? 8 : 0);
+        struct pl_call *c = &calls[i];
+        attrs[i] = (struct pl_attr){.first_element = from};
+        *c = (struct pl_call){.attr = &attrs[i], .batch = &batch};
+        c->in[0] = tensor(rows * k, PL_DTYPE_F32, 0);
+        c->out[0] = tensor(rows * width, i % 7 ? PL_DTYPE_BF16 : PL_DTYPE_F32, 0);
+        c->in[0].rows = c->out[0].rows = rows;
+        c->in[0].cols = c->in[0].ld = k;
+        c->out[0].cols = c->out[0].ld = width;
+    }
+}
+
+START_TEST(many_matrices_are_narrowed_in_one_launch) {
+    unsigned char *alone = malloc(POOL);
+    ck_assert_ptr_nonnull(alone);
+    make_narrow_calls();
+    run_made(&machine.runners[0], PL_OP_NARROW, CALLS, false);
+    memcpy(alone, pool, used);
+    make_narrow_calls();
+    ck_assert_msg(memcmp(alone, pool, used) != 0, "the calls changed nothing");
+    for (uint32_t k = 0; k < machine.n; k++) {
+        make_narrow_calls();
+        run_made(&machine.runners[k], PL_OP_NARROW, CALLS, true);
+        ck_assert_mem_eq(pool, alone, used);
+    }
+    free(alone);
+}
+END_TEST
+
 /* Two tensors of as many blocks of moments as two multiprocessors have warps in a launch, so that
  * each warp goes from the first tensor to the second. */
 static void make_large_calls(void) {
@@ -254,6 +290,7 @@ int main(void) {
     tcase_set_timeout(tc, 120);
     tcase_add_checked_fixture(tc, open_all, close_all);
     tcase_add_loop_test(tc, many_tensors_in_one_launch_get_the_bits_of_one_by_one, 0, n);
+    tcase_add_test(tc, many_matrices_are_narrowed_in_one_launch);
     tcase_add_test(tc, a_warp_rounds_each_tensor_by_its_own_numbers);
     tcase_add_test(tc, a_large_tensor_beside_a_small_one_is_summed_whole);
     tcase_add_loop_test(tc, one_broken_call_among_many_is_a_broken_plan, 0, n);

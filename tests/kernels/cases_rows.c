@@ -1,4 +1,4 @@
-/* cases_rows.c - EMBED, EMBED_BWD, GATHER_ADD, SCATTER_ROWS, BIAS_GRAD, ADD_SCALE. */
+/* cases_rows.c - EMBED, EMBED_BWD, GATHER_ADD, SCATTER_ROWS, BIAS_GRAD, ADD_SCALE, NARROW. */
 #include "tests/kernels/cases.h"
 #include "tests/kernels/ref_linear.h"
 
@@ -175,12 +175,37 @@ static void reference_add_scale(struct trial *t) {
     }
 }
 
+/* ---- matrices in another type ---- */
+
+/* x is some of the columns of y; whole packs of it, all of them, or neither. */
+static void build_narrow(struct trial *t) {
+    struct shape s = draw_shape(t);
+    const bool packs = draw(t, 0, 1), all = !draw(t, 0, 3);
+    const uint64_t unit = packs ? 8 : 1, cols = s.cols * unit;
+    const uint64_t from = all ? 0 : draw(t, 0, 3) * unit, after = all ? 0 : draw(t, 0, 3) * unit;
+    t->attr.first_element = from;
+    add_in(t, 0, s.rows, cols, draw(t, 0, 3) ? PL_DTYPE_F32 : draw_float(t));
+    add_out(t, 0, s.rows, from + cols + after, draw(t, 0, 3) ? narrow_type(t) : draw_float(t));
+}
+
+static void reference_narrow(struct trial *t) {
+    const struct operand *x = t->in[0];
+    struct operand *y = t->out[0];
+    const uint64_t from = t->attr.first_element, cols = x->view.cols, width = y->view.cols;
+    for (uint64_t i = 0; i < y->view.rows * width; i++) {
+        const uint64_t c = i % width;
+        const bool inside = c >= from && c < from + cols;
+        y->want[i] = inside ? x->x[i / width * cols + c - from] : 0;
+    }
+}
+
 const struct kernel_case cases_rows[] = {
     {"add_scale", PL_OP_ADD_SCALE, 24, 3e-7, build_add_scale, reference_add_scale},
     {"embed", PL_OP_EMBED, 16, 0, build_embed, reference_embed},
     {"embed_bwd", PL_OP_EMBED_BWD, 16, 1e-6, build_embed_bwd, reference_embed_bwd},
     {"gather_add", PL_OP_GATHER_ADD, 16, 1e-7, build_gather, reference_gather},
     {"scatter_rows", PL_OP_SCATTER_ROWS, 16, 0, build_scatter, reference_scatter},
+    {"narrow", PL_OP_NARROW, 32, 0, build_narrow, reference_narrow},
     {"bias_grad", PL_OP_BIAS_GRAD, 16, 1e-6, build_bias, reference_bias},
     {0},
 };

@@ -79,6 +79,7 @@ static const struct {
     {PL_OP_LION, "-b>bb -b>bbf -b>bf -b>bff -f>bbf -f>bff -f>fb -f>ff"},
     {PL_OP_ZERO, "> >b >f"},
     {PL_OP_FOLD, "> b>b b-b>b f>b f-f>b f>f f-f>f"},
+    {PL_OP_NARROW, "f>b"},
     {PL_OP_DEQUANT4, "-f-f>b -f-f>f -f>b -f>f >b >f"},
 };
 

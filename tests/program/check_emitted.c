@@ -77,7 +77,7 @@ static void check_program(const struct pl_program *p, const char *model) {
  * memory, and the input of an adapter after dropout. */
 static bool serves_products(enum pl_op_kind kind) {
     return kind == PL_OP_DEQUANT4 || kind == PL_OP_COPY_IN || kind == PL_OP_COPY_OUT ||
-           kind == PL_OP_DROPOUT;
+           kind == PL_OP_DROPOUT || kind == PL_OP_NARROW;
 }
 
 /* Ops of the backward pass that compute nothing again, and do not only add up what the others have
@@ -187,6 +187,8 @@ static void check_packs(const struct pl_program *p, const struct pl_op *op,
     const struct pl_tensor *t = &p->tensors[o->id];
     if (strcmp(t->name, "lse") == 0 || strcmp(t->name, "qk_rstd") == 0)
         return; /* a number for each head, read one at a time */
+    if (op->kind == PL_OP_NARROW && t->role == PL_ROLE_LORA_B)
+        return; /* rows of any rank, read once a layer and pass */
     if (t->slot == PL_SLOT_DELTA_CONV)
         return; /* some numbers for each channel, read once a block */
     const uint64_t ld = t->dims[1] * t->dims[2], rows = o->nrows ? o->nrows : t->dims[0];

@@ -27,7 +27,7 @@ static void look_up(struct pl_builder *b, uint32_t table, uint32_t x, float scal
 
 static void run_adapter(struct pl_tape *t, const struct pl_step *s,
                         const struct pl_adapter_slot *ad) {
-    const uint32_t a = pl_build_adapter_rows(t->b, "lora_a_out", 1);
+    const uint32_t a = pl_build_adapter_rows(t->b, "lora_a_out", ad);
     look_up(t->b, ad->a, a, 0);
     t->values[s->out[1]].val = pl_build_now(t->b, a);
 }
@@ -75,7 +75,7 @@ void pl_step_embed_gradient(struct pl_tape *t, const struct pl_step *s) {
     table_gradient(b, pl_build_weight(b, PL_SLOT_EMBED), dx, embed_scale(b));
     if (!ad || b->err != PL_ERR_OK) return;
     const float scale = adapter_scale(b);
-    const uint32_t da = pl_build_adapter_rows(b, "d_lora_a_out", 1);
+    const uint32_t da = pl_build_adapter_rows(b, "d_lora_a_out", ad);
     const struct pl_operand dy = pl_arg(pl_build_now(b, dx));
     pl_build_product_dw(b, dy, pl_arg(t->values[s->out[1]].val), ad->b[0], scale);
     pl_build_product_dx(b, dy, pl_build_now(b, ad->b[0]), pl_arg(pl_build_now(b, da)), scale,

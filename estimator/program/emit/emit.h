@@ -20,6 +20,10 @@ struct pl_val {
 struct pl_adapter_slot {
     uint32_t n_parts, a; /* a: stacked [n_parts*r, in] */
     uint32_t b[PL_MAX_PARTS];
+    uint32_t read_a, read_b[PL_MAX_PARTS]; /* the tensors that products read: these themselves, or
+                                              copies of the layer at hand in the type of its
+                                              activations */
+    uint32_t read_all_b; /* all of B as one matrix [out, n_parts*r], or PL_NONE */
     uint32_t row0[PL_MAX_PARTS], rows[PL_MAX_PARTS]; /* columns of the slot's output, for each
                                                         part */
 };
@@ -293,9 +297,10 @@ struct pl_weight_grad pl_build_weight_grad(struct pl_builder *b, enum pl_op_kind
  * b->experts is set, for the rows of every expert. Returns the adapters'
  * a[N,parts*r], PL_NO_VAL without adapters. */
 struct pl_val pl_build_linear(struct pl_builder *b, enum pl_slot slot, struct pl_val x, uint32_t y);
-/* Appends a STEP tensor [rows, n_parts * r] in the type of adapters: the output of A, or its
+/* Appends a STEP tensor [rows, n_parts * r] in the type in which A is read: the output of A, or its
  * gradient. */
-uint32_t pl_build_adapter_rows(struct pl_builder *b, const char *name, uint32_t n_parts);
+uint32_t pl_build_adapter_rows(struct pl_builder *b, const char *name,
+                               const struct pl_adapter_slot *ad);
 /* Appends only a = x A^T, for a recomputation that does not need y. */
 struct pl_val pl_build_adapter_a(struct pl_builder *b, enum pl_slot slot, struct pl_val x);
 /* Appends the gradients of weight, bias and adapters, and dx = dy W (+ adapters) unless dx is
@@ -313,6 +318,12 @@ void pl_build_product_dw(struct pl_builder *b, struct pl_operand dy, struct pl_o
                          uint32_t w, float alpha);
 void pl_build_product_dx(struct pl_builder *b, struct pl_operand dy, struct pl_val w,
                          struct pl_operand dx, float alpha, bool add);
+
+/* --- adapters.c --- */
+/* Appends the copies of the current layer's adapters that its products read. */
+void pl_build_copy_adapters(struct pl_builder *b);
+/* True if every row of a matrix of the current layer has an adapter. */
+bool pl_build_adapts_all(const struct pl_builder *b, enum pl_slot slot);
 
 /* --- grouped.c: the same with the matrix of every expert for its rows; b->experts is set --- */
 void pl_build_grouped(struct pl_builder *b, struct pl_operand x, struct pl_operand w,

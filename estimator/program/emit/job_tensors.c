@@ -3,6 +3,8 @@
 
 #include "estimator/base/checked.h"
 
+#include <string.h>
+
 static bool trains_whole(const struct pl_builder *b, enum pl_slot slot) {
     return !b->s->inference && pl_shape_is_whole(b->s, b->m, slot);
 }
@@ -100,6 +102,12 @@ static uint32_t add_adapter_matrix(struct pl_builder *b, enum pl_role role, enum
                                               .decay = true});
 }
 
+static void read_as_kept(struct pl_adapter_slot *a) {
+    a->read_a = a->a;
+    memcpy(a->read_b, a->b, sizeof a->read_b);
+    a->read_all_b = PL_NONE;
+}
+
 /* layer PL_NONE: of a slot that the model has once, which is in layer 0 of the list. */
 static void add_slot_adapter(struct pl_builder *b, enum pl_slot slot, uint32_t layer) {
     struct pl_adapter_slot *a = &b->adapter[pl_build_slot_index(layer, slot)];
@@ -123,6 +131,7 @@ static void add_slot_adapter(struct pl_builder *b, enum pl_slot slot, uint32_t l
     for (uint32_t p = 0; p < a->n_parts; p++)
         a->b[p] = add_adapter_matrix(b, PL_ROLE_LORA_B, slot, layer, row_of_part[p],
                                      experts * a->rows[p], r);
+    read_as_kept(a);
 }
 
 /* Rows of A are looked up by token: it is held as PEFT's [r,V] turned round. */
@@ -136,6 +145,7 @@ static void add_embedding_adapter(struct pl_builder *b, const struct pl_param_ro
                                   b->s->lora_r);
         a->b[0] = add_adapter_matrix(b, PL_ROLE_LORA_B, PL_SLOT_EMBED, PL_NONE, i, rows[i].cols,
                                      b->s->lora_r);
+        read_as_kept(a);
     }
 }
 

@@ -37,11 +37,10 @@ static struct pl_val dropped_input(struct pl_builder *b, enum pl_slot slot, stru
     return pl_build_now(b, y);
 }
 
-void pl_build_product(struct pl_builder *b, struct pl_operand x, struct pl_val w,
-                      struct pl_operand bias, struct pl_operand y, float alpha, bool add) {
+static void product(struct pl_builder *b, struct pl_operand x, struct pl_operand wo,
+                    struct pl_operand bias, struct pl_operand y, float alpha, bool add) {
     if (b->err != PL_ERR_OK) return;
     struct pl_attr attr = {.alpha = alpha, .accumulate = add ? PL_ACC_ADD : PL_ACC_WRITE};
-    struct pl_operand wo = pl_arg(w);
     if (b->experts) {
         pl_build_grouped(b, x, wo, bias, y, alpha, add);
         return;
@@ -52,19 +51,37 @@ void pl_build_product(struct pl_builder *b, struct pl_operand x, struct pl_val w
     PL_EMIT(b, LINEAR, attr, in, out);
 }
 
-uint32_t pl_build_adapter_rows(struct pl_builder *b, const char *name, uint32_t n_parts) {
+void pl_build_product(struct pl_builder *b, struct pl_operand x, struct pl_val w,
+                      struct pl_operand bias, struct pl_operand y, float alpha, bool add) {
+    product(b, x, pl_arg(w), bias, y, alpha, add);
+}
+
+/* The columns of a matrix of an adapter as products read it; its rows may be longer. */
+static struct pl_operand adapter_arg(const struct pl_builder *b, uint32_t id, uint64_t cols) {
+    const struct pl_val v = pl_build_now(b, id);
+    const bool all = b->err != PL_ERR_OK || b->p->tensors[id].dims[1] == cols;
+    return all ? pl_arg(v) : pl_arg_cols(v, 0, cols);
+}
+
+static struct pl_operand a_arg(const struct pl_builder *b, const struct pl_adapter_slot *ad) {
+    if (b->err != PL_ERR_OK) return pl_arg_none;
+    return adapter_arg(b, ad->read_a, b->p->tensors[ad->a].dims[1]);
+}
+
+uint32_t pl_build_adapter_rows(struct pl_builder *b, const char *name,
+                               const struct pl_adapter_slot *ad) {
     const enum pl_rows rows = b->experts ? PL_ROWS_ROUTED : PL_ROWS_TOKENS;
-    return pl_build_step(b, name, rows, 0, n_parts * b->s->lora_r, b->s->adapter_dtype,
-                         PL_CATEGORY_ACTIVATIONS);
+    if (b->err != PL_ERR_OK) return PL_NONE;
+    return pl_build_step(b, name, rows, 0, ad->n_parts * b->s->lora_r,
+                         b->p->tensors[ad->read_a].dtype, PL_CATEGORY_ACTIVATIONS);
 }
 
 struct pl_val pl_build_adapter_a(struct pl_builder *b, enum pl_slot slot, struct pl_val x) {
     const struct pl_adapter_slot *ad = pl_build_adapter(b, slot);
     if (!ad || b->err != PL_ERR_OK) return PL_NO_VAL;
     struct pl_val xd = dropped_input(b, slot, x);
-    uint32_t a = pl_build_adapter_rows(b, "lora_a_out", ad->n_parts);
-    pl_build_product(b, pl_build_tokens(b, xd), pl_build_now(b, ad->a), pl_arg_none, now(b, a),
-                     1.0f, false);
+    uint32_t a = pl_build_adapter_rows(b, "lora_a_out", ad);
+    product(b, pl_build_tokens(b, xd), a_arg(b, ad), pl_arg_none, now(b, a), 1.0f, false);
     return pl_build_now(b, a);
 }
 
@@ -130,26 +147,48 @@ static struct pl_expert_rows experts_of(const struct pl_builder *b, enum pl_slot
                                    .turned = shape.turned};
 }
 
-struct pl_val pl_build_linear(struct pl_builder *b, enum pl_slot slot, struct pl_val x,
-                              uint32_t y) {
-    if (b->err != PL_ERR_OK) return PL_NO_VAL;
+/* y (=|+=) x W^T + bias */
+static void base_y(struct pl_builder *b, enum pl_slot slot, struct pl_val x, uint32_t y,
+                   bool adds) {
     struct pl_piece piece = {0};
     const struct pl_expert_rows *all = b->experts;
     while (pl_build_next_piece(b, slot, PL_PANEL_ROWS, &piece)) {
         const struct pl_expert_rows some = experts_of(b, slot, &piece);
         b->experts = all ? &some : NULL;
         pl_build_product(b, pl_build_tokens(b, x), piece.w, bias_of_piece(b, slot, &piece),
-                         columns_of(b, now(b, y), piece.row0, piece.rows), 1.0f, false);
+                         columns_of(b, now(b, y), piece.row0, piece.rows), 1.0f, adds);
         b->experts = all;
     }
-    struct pl_val a = pl_build_adapter_a(b, slot, x);
+}
+
+/* y (=|+=) s B a */
+static void adapter_y(struct pl_builder *b, const struct pl_adapter_slot *ad, struct pl_val a,
+                      uint32_t y, bool adds) {
+    const float scale = (float)b->s->lora_scale;
+    const uint64_t r = b->s->lora_r;
+    if (ad->read_all_b != PL_NONE) {
+        product(b, pl_build_tokens(b, a), adapter_arg(b, ad->read_all_b, ad->n_parts * r),
+                pl_arg_none, now(b, y), scale, adds);
+        return;
+    }
+    for (uint32_t p = 0; p < ad->n_parts; p++)
+        product(b, pl_build_token_cols(b, a, p * r, r), adapter_arg(b, ad->read_b[p], r),
+                pl_arg_none, pl_build_token_cols(b, pl_build_now(b, y), ad->row0[p], ad->rows[p]),
+                scale, adds);
+}
+
+/* A product that adds reads y while it computes, which costs nothing where the matrix is large; so
+ * the small ones come first where they write all of y. */
+struct pl_val pl_build_linear(struct pl_builder *b, enum pl_slot slot, struct pl_val x,
+                              uint32_t y) {
+    if (b->err != PL_ERR_OK) return PL_NO_VAL;
     const struct pl_adapter_slot *ad = pl_build_adapter(b, slot);
-    uint64_t r = b->s->lora_r;
-    for (uint32_t p = 0; ad && p < ad->n_parts; p++)
-        pl_build_product(b, pl_build_token_cols(b, a, p * r, r), pl_build_now(b, ad->b[p]),
-                         pl_arg_none,
-                         pl_build_token_cols(b, pl_build_now(b, y), ad->row0[p], ad->rows[p]),
-                         (float)b->s->lora_scale, true);
+    const bool first = pl_build_adapts_all(b, slot);
+    struct pl_val a = PL_NO_VAL;
+    if (!first) base_y(b, slot, x, y, false);
+    if (ad) a = pl_build_adapter_a(b, slot, x);
+    if (ad && b->err == PL_ERR_OK) adapter_y(b, ad, a, y, !first);
+    if (first) base_y(b, slot, x, y, true);
     return a;
 }
 
@@ -172,11 +211,10 @@ void pl_build_product_dw(struct pl_builder *b, struct pl_operand dy, struct pl_o
     PL_EMIT(b, LINEAR_DW, attr, in, out);
 }
 
-void pl_build_product_dx(struct pl_builder *b, struct pl_operand dy, struct pl_val w,
-                         struct pl_operand dx, float alpha, bool add) {
+static void product_dx(struct pl_builder *b, struct pl_operand dy, struct pl_operand wo,
+                       struct pl_operand dx, float alpha, bool add) {
     if (b->err != PL_ERR_OK) return;
     struct pl_attr attr = {.alpha = alpha, .accumulate = add ? PL_ACC_ADD : PL_ACC_WRITE};
-    struct pl_operand wo = pl_arg(w);
     if (b->experts) {
         pl_build_grouped_dx(b, dy, wo, dx, alpha, add);
         return;
@@ -185,6 +223,11 @@ void pl_build_product_dx(struct pl_builder *b, struct pl_operand dy, struct pl_v
     struct pl_operand in[] = {dy, wo, ws, add ? dx : pl_arg_none};
     struct pl_operand out[] = {dx};
     PL_EMIT(b, LINEAR_DX, attr, in, out);
+}
+
+void pl_build_product_dx(struct pl_builder *b, struct pl_operand dy, struct pl_val w,
+                         struct pl_operand dx, float alpha, bool add) {
+    product_dx(b, dy, pl_arg(w), dx, alpha, add);
 }
 
 static void bias_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operand dy) {
@@ -210,32 +253,36 @@ static struct pl_val adapter_bwd(struct pl_builder *b, enum pl_slot slot, struct
     const struct pl_adapter_slot *ad = pl_build_adapter(b, slot);
     uint64_t r = b->s->lora_r;
     float scale = (float)b->s->lora_scale;
-    uint32_t da = pl_build_adapter_rows(b, "d_lora_a_out", ad->n_parts);
+    uint32_t da = pl_build_adapter_rows(b, "d_lora_a_out", ad);
     for (uint32_t p = 0; p < ad->n_parts; p++) {
         struct pl_operand dyp = dy;
         dyp.col = ad->row0[p];
         dyp.cols = ad->rows[p];
         pl_build_product_dw(b, dyp, pl_build_token_cols(b, a, p * r, r), ad->b[p], scale);
-        pl_build_product_dx(b, dyp, pl_build_now(b, ad->b[p]),
-                            pl_build_token_cols(b, pl_build_now(b, da), p * r, r), scale, false);
+        if (ad->read_all_b == PL_NONE)
+            product_dx(b, dyp, adapter_arg(b, ad->read_b[p], r),
+                       pl_build_token_cols(b, pl_build_now(b, da), p * r, r), scale, false);
     }
+    if (ad->read_all_b != PL_NONE)
+        product_dx(b, dy, adapter_arg(b, ad->read_all_b, ad->n_parts * r), now(b, da), scale,
+                   false);
     struct pl_val xd = dropped_input(b, slot, x);
     pl_build_product_dw(b, now(b, da), pl_build_tokens(b, xd), ad->a, 1.0f);
     return pl_build_now(b, da);
 }
 
-/* dx += d(da A), d = the dropout mask of the forward pass */
-static void adapter_dx(struct pl_builder *b, enum pl_slot slot, struct pl_val da, uint32_t dx) {
+/* dx (=|+=) da A */
+static void adapter_dx(struct pl_builder *b, enum pl_slot slot, struct pl_val da, uint32_t dx,
+                       bool adds) {
     const struct pl_adapter_slot *ad = pl_build_adapter(b, slot);
-    if (!b->drops) {
-        pl_build_product_dx(b, pl_build_tokens(b, da), pl_build_now(b, ad->a), now(b, dx), 1.0f,
-                            true);
-        return;
-    }
+    product_dx(b, pl_build_tokens(b, da), a_arg(b, ad), now(b, dx), 1.0f, adds);
+}
+
+/* dx += d(da A), d = the dropout mask of the forward pass */
+static void dropped_dx(struct pl_builder *b, enum pl_slot slot, struct pl_val da, uint32_t dx) {
     uint32_t dropped =
         pl_build_activation(b, "d_dropped", PL_ROWS_TOKENS, b->p->tensors[dx].dims[1]);
-    pl_build_product_dx(b, pl_build_tokens(b, da), pl_build_now(b, ad->a), now(b, dropped), 1.0f,
-                        false);
+    adapter_dx(b, slot, da, dropped, false);
     const struct pl_attr attr = dropout_attr(b, slot, dx);
     struct pl_operand in[] = {now(b, dx), now(b, dropped), pl_arg(b->in.offsets),
                               pl_arg(b->in.samples)};
@@ -280,6 +327,12 @@ void pl_build_linear_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_oper
     struct pl_val da = PL_NO_VAL;
     if (pl_build_adapter(b, slot)) da = adapter_bwd(b, slot, dy, x, a);
     if (dx == PL_NONE || b->err != PL_ERR_OK) return;
-    base_dx(b, slot, dy, dx, adds);
-    if (da.id != PL_NONE) adapter_dx(b, slot, da, dx);
+    const bool first = da.id != PL_NONE && !b->drops && !b->experts;
+    if (first) adapter_dx(b, slot, da, dx, adds);
+    base_dx(b, slot, dy, dx, adds || first);
+    if (da.id == PL_NONE || first) return;
+    if (b->drops)
+        dropped_dx(b, slot, da, dx);
+    else
+        adapter_dx(b, slot, da, dx, true);
 }

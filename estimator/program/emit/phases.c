@@ -72,6 +72,7 @@ struct pl_val pl_build_forward(struct pl_builder *b, struct pl_val *trunk, struc
     for (uint64_t l = 0; l < b->m->layers && b->err == PL_ERR_OK; l++) {
         if (pl_program_skips(b->p, l)) continue;
         pl_build_enter_layer(b, l);
+        pl_build_copy_adapters(b);
         t = tapes ? &tapes[1 + l] : &scratch;
         const bool need_dx = l > lowest || pl_build_embedding_trains(b);
         pending = pl_build_layer(b, trunk, pending, need_dx, t);
@@ -99,6 +100,7 @@ static void backward(struct pl_builder *b, struct pl_tape *tapes, uint32_t dx) {
     for (uint64_t l = b->m->layers; l-- > lowest && b->err == PL_ERR_OK;) {
         if (pl_program_skips(b->p, l)) continue;
         pl_build_enter_layer(b, l);
+        pl_build_copy_adapters(b);
         pl_tape_backward(&tapes[1 + l], dx);
     }
     b->layer = PL_NONE;

@@ -35,6 +35,7 @@
     X(grouped)                                                                                     \
     X(kv_append)                                                                                   \
     X(linear)                                                                                      \
+    X(narrow)                                                                                      \
     X(norms)                                                                                       \
     X(optim)                                                                                       \
     X(quant4)                                                                                      \
