@@ -129,7 +129,7 @@ static void tell_chunk(const struct pl_question *q, struct pl_text *notes) {
                  pl_question_mlp_chunk(q));
 }
 
-/* Every choice of level and chunk of the loss. */
+/* Every choice of level. */
 static pl_err finds_any(const struct pl_question *q, uint32_t chunk, struct pl_trials *t, bool *out,
                         struct pl_diag *d) {
     struct pl_question trial = *q;

@@ -16,7 +16,7 @@
 
 #include "estimator/search/question.h"
 
-/* Tokens that levels and chunks are compared at: so many that their own bytes are what counts. */
+/* Tokens that levels are compared at: so many that their own bytes are what counts. */
 #define PL_LADDER_TOKENS 4096
 
 struct pl_ladder {

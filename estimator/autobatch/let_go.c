@@ -93,12 +93,10 @@ static pl_err tell_choices(const struct pl_question *open, const struct pl_quest
                            uint32_t limit, struct outcome how, struct pl_text *notes,
                            struct pl_diag *d) {
     const bool level = pl_question_level(open) == PL_RECOMPUTE_AUTO && !q->job->inference;
-    const bool chunk = pl_question_chunk(open) == PL_AUTO;
     const char *why = !q->budget.known ? "the smallest, since no budget is known"
                       : how.none       ? "the smallest, and not even that fits"
                                        : "the least time per token of what fits";
     if (level) tell(q, PL_KEY_gradient_checkpointing, why, notes);
-    if (level && chunk && q->budget.known) tell(q, PL_KEY_loss_chunk_tokens, why, notes);
     if (q->job->optimizer_in_backward != PL_TRI_AUTO ||
         q->decided.optimizer_in_backward != PL_TRI_TRUE || how.none)
         return PL_ERR_OK;

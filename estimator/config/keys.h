@@ -147,7 +147,7 @@
     X(shuffle, BOOL, "true", 0, 0, "", "a new order every epoch, fixed by `seed`")                 \
     X(batch_size, AUTO, "auto", 1, 65536, "",                                                      \
       "samples per micro-batch; auto: the largest that fits and that a step can use, decided "     \
-      "with gradient_checkpointing and loss_chunk_tokens")                                         \
+      "with gradient_checkpointing")                                                               \
     X(gradient_accumulation_steps, U32, "", 1, 65536, "",                                          \
       "micro-batches per step; unset: 1, or global_batch_size / batch_size; under `batch_size: "   \
       "auto` the fewest that a step is cut into")                                                  \
@@ -201,8 +201,8 @@
       "which the second is not offload; offload:K+full: only the inputs of the first K layers "    \
       "wait in host memory; auto: the fastest level that fits")                                    \
     X(loss_chunk_tokens, AUTO, "auto", 0, 16777216, "",                                            \
-      "largest number of tokens per chunk of logits; 0: all at once; auto: decided with "          \
-      "gradient_checkpointing and batch_size, or about 64 MiB of logits when no budget is known")  \
+      "largest number of tokens per chunk of logits; 0: all at once; auto: about 64 MiB of "       \
+      "logits, and at least 1024 tokens where the head is trained and has as many columns")        \
     X(mlp_chunk_tokens, AUTO, "auto", 0, 16777216, "",                                             \
       "largest number of tokens whose MLP is computed at one time in layers that recompute it; "   \
       "0: all of them; auto: all of them, or the largest power of two that fits where that does "  \

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-_Static_assert(sizeof(struct pl_choices) == 4 * sizeof(uint32_t) + 2 * sizeof(uint64_t),
+_Static_assert(sizeof(struct pl_choices) == 4 * sizeof(uint32_t) + sizeof(uint64_t),
                "choices have no padding");
 
 /* --- the machine ----------------------------------------------------------------------------- */
@@ -138,11 +138,10 @@ void pl_job_fix_batch(struct pl_job *job, uint32_t batch_size, bool keeps_step) 
 
 static void take_choices(const struct pl_choices *x, struct pl_job *job) {
     job->gradient_checkpointing = x->gradient_checkpointing;
-    job->loss_chunk_tokens = x->loss_chunk_tokens;
     job->optimizer_in_backward = x->optimizer_in_backward;
     job->mlp_chunk_tokens = x->mlp_chunk_tokens;
     job->unpack_buffer = x->unpack_buffer;
-    job->keep_first_pass = (uint32_t)x->keep_first_pass;
+    job->keep_first_pass = x->keep_first_pass;
 }
 
 void pl_job_settle(struct pl_job *job, const struct pl_decided *x) {

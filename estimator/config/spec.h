@@ -41,15 +41,13 @@ struct pl_adapter_facts {
  * has no padding, so that two are compared as bytes and ranks exchange it. */
 struct pl_choices {
     uint32_t gradient_checkpointing; /* PL_RECOMPUTE_* */
-    uint32_t loss_chunk_tokens;
-    uint32_t optimizer_in_backward; /* PL_TRI_* */
+    uint32_t optimizer_in_backward;  /* PL_TRI_* */
     uint32_t mlp_chunk_tokens;
+    uint32_t keep_first_pass; /* PL_TRI_* */
     uint64_t unpack_buffer;
-    uint64_t keep_first_pass; /* PL_TRI_*; as wide as that, so that there is no padding */
 };
 #define PL_CHOICES_OPEN                                                                            \
-    ((struct pl_choices){PL_RECOMPUTE_AUTO, PL_AUTO, PL_TRI_AUTO, PL_AUTO, PL_AUTO_BYTES,          \
-                         PL_TRI_AUTO})
+    ((struct pl_choices){PL_RECOMPUTE_AUTO, PL_TRI_AUTO, PL_AUTO, PL_TRI_AUTO, PL_AUTO_BYTES})
 
 /* The decisions of a search, as they are for its micro-batch. */
 struct pl_decided {

@@ -385,8 +385,10 @@ void pl_program_destroy(struct pl_program **p); /* NULL-safe; sets *p to NULL */
 #define PL_MLP_CHUNKS_MAX 1024
 /* Panels of a matrix of codes, whatever unpack_bytes is. */
 #define PL_PANELS_MAX 256
-/* Most tokens of a chunk of the loss under `auto`, where no budget says what is best. */
-uint64_t pl_program_auto_chunk(const struct pl_model *m, enum pl_dtype dtype, uint64_t tokens);
+/* Returns the tokens of a chunk of the loss, for micro-batches of n tokens. `auto` follows from the
+ * model and the job alone: bits depend on it, so no budget and no level decides it. */
+uint64_t pl_program_chunk_tokens(const struct pl_job_shape *s, const struct pl_model *m,
+                                 uint64_t n);
 
 /* "layers.3.mlp.gu", "layers.3.qkv.grad", "rope". */
 void pl_tensor_name(const struct pl_program *p, uint32_t id, char buf[96]);

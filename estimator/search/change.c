@@ -92,11 +92,18 @@ static enum pl_dtype dtype_of(const struct pl_question *was, const struct pl_job
     return pl_job_dtype(job, was->model, &was->traits);
 }
 
+/* Returns the rows of logits that are held at one time; 0 where the job has no shape. */
+static uint64_t chunk_of(const struct pl_question *q) {
+    struct pl_job_shape shape;
+    if (pl_question_shape(q, &shape, NULL) != PL_ERR_OK) return 0;
+    return pl_program_chunk_tokens(&shape, q->model,
+                                   (uint64_t)q->batch_size * q->job->max_seq_length);
+}
+
 static bool cuts_logits(const struct pl_question *was, const struct pl_job *job) {
-    const uint64_t tokens = (uint64_t)was->batch_size * job->max_seq_length;
-    const uint64_t now = pl_question_chunk(was);
-    return now != PL_AUTO &&
-           (!now || now > pl_program_auto_chunk(was->model, dtype_of(was, job), tokens));
+    struct pl_question with = *was;
+    with.job = job;
+    return chunk_of(was) > chunk_of(&with);
 }
 
 /* `auto` has looked for a chunk that fits already. */
@@ -219,13 +226,11 @@ static const char *name_of(enum pl_key_id key) {
     return pl_key_table(&n)[key].key;
 }
 
-/* A chunk that is open again is not the one that was decided. */
 static pl_err set(struct pl_variant *v, enum pl_key_id key, const char *value) {
     char room[2][64];
     struct pl_text was = PL_TEXT_FIXED(room[0]), is = PL_TEXT_FIXED(room[1]);
     pl_job_write_key(&v->job, key, &was);
     PL_TRY(pl_job_set(&v->job, name_of(key), value, NULL));
-    if (key == PL_KEY_loss_chunk_tokens) v->q.decided.loss_chunk_tokens = PL_AUTO;
     pl_job_write_key(&v->job, key, &is);
     const bool same = strcmp(pl_text_str(&was), pl_text_str(&is)) == 0;
     return same ? PL_ERR_CONFIG_CONFLICT : PL_ERR_OK;

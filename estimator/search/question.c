@@ -58,14 +58,6 @@ uint32_t pl_question_level(const struct pl_question *q) {
     return own == PL_RECOMPUTE_AUTO ? q->decided.gradient_checkpointing : own;
 }
 
-uint32_t pl_question_chunk(const struct pl_question *q) {
-    const uint32_t own = q->job->loss_chunk_tokens, decided = q->decided.loss_chunk_tokens;
-    if (own != PL_AUTO) return own;
-    if (!decided || decided == PL_AUTO) return decided;
-    const uint64_t tokens = (uint64_t)q->batch_size * q->job->max_seq_length;
-    return (uint32_t)pl_u64_max(decided, pl_u64_div_up(tokens, PL_CHUNKS_OF_AUTO));
-}
-
 uint32_t pl_question_in_backward(const struct pl_question *q) {
     const uint32_t own = q->job->optimizer_in_backward;
     return own == PL_TRI_AUTO ? q->decided.optimizer_in_backward : own;
@@ -113,7 +105,7 @@ uint64_t pl_question_unpack(const struct pl_question *q) {
 
 uint32_t pl_question_keeps(const struct pl_question *q) {
     const uint32_t own = q->job->keep_first_pass;
-    return own == PL_TRI_AUTO ? (uint32_t)q->decided.keep_first_pass : own;
+    return own == PL_TRI_AUTO ? q->decided.keep_first_pass : own;
 }
 
 /* Tokens in so many chunks. */
@@ -146,7 +138,6 @@ struct pl_decided pl_question_decided(const struct pl_question *q) {
         .one_micro_batch = lets_go(q) && may_be_one(q->job),
         .batch_size = q->batch_size,
         .choices = {.gradient_checkpointing = pl_question_level(q),
-                    .loss_chunk_tokens = pl_question_chunk(q),
                     .optimizer_in_backward = settled_in_backward(q),
                     .mlp_chunk_tokens = pl_question_mlp_chunk(q),
                     .unpack_buffer = pl_question_unpack(q),

@@ -29,10 +29,9 @@ struct pl_question {
     /* decided */
     uint32_t batch_size;  /* what the plan is for */
     uint32_t recommended; /* the largest that fits; 0: none, not searched, or no budget */
-    /* A level that is open is planned as `full`, a chunk of the loss as pl_program_auto_chunk() has
-     * it, and the other keys as `false` or 0. Chunks are larger where the micro-batch would have
-     * over PL_CHUNKS_OF_AUTO of them, and over PL_UNPACK_TOKENS tokens nothing is unpacked in
-     * panels. */
+    /* A level that is open is planned as `full`, and the other keys as `false` or 0. Chunks of the
+     * MLP are larger where the micro-batch would have over PL_CHUNKS_OF_AUTO of them, and over
+     * PL_UNPACK_TOKENS tokens nothing is unpacked in panels. */
     struct pl_choices decided;
 };
 
@@ -52,7 +51,6 @@ struct pl_question pl_question_of(const struct pl_job *job, const struct pl_mode
 struct pl_question pl_question_of_last(const struct pl_question *q);
 /* The job's own value, else what was decided; AUTO: neither. */
 uint32_t pl_question_level(const struct pl_question *q);
-uint32_t pl_question_chunk(const struct pl_question *q);
 uint32_t pl_question_in_backward(const struct pl_question *q);
 /* True if `optimizer_in_backward: auto` may be `true`: a full fine-tune of one micro-batch a step,
  * on one device and with nothing offloaded. A step that no key sizes is one micro-batch then. */

@@ -46,7 +46,6 @@ static void take_job(int i) {
     traits = jobs[i].cuda ? pl_traits_cuda(90) : pl_traits_cpu(2);
 }
 
-/* A chunk that is left open is decided without a budget by pl_question_plan() itself. */
 static void count_out(void) {
     for (uint32_t b = 1; b <= MOST + 1; b++) {
         struct pl_planned p;

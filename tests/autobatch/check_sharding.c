@@ -72,10 +72,8 @@ START_TEST(what_does_not_help_is_not_taken) {
     ck_assert_uint_eq(decided(&job, &m, weights / 2, &told), PL_SHARDING_GRADIENTS);
     ck_assert(!told);
     job.gradient_checkpointing = PL_RECOMPUTE_FULL;
-    job.loss_chunk_tokens = 128;
     const uint64_t least = arena_under(&job, &m, PL_SHARDING_WEIGHTS);
     job.gradient_checkpointing = PL_RECOMPUTE_AUTO;
-    job.loss_chunk_tokens = PL_AUTO;
     ck_assert_uint_eq(decided(&job, &m, least, &told), PL_SHARDING_WEIGHTS);
     pl_job_finish(&job);
 }

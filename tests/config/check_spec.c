@@ -42,7 +42,7 @@ static void same_text(const struct pl_job *a, const struct pl_job *b) {
 static const struct pl_decided all_decided = {
     .are = true,
     .batch_size = 3,
-    .choices = {PL_RECOMPUTE_LIGHT, 96, PL_TRI_FALSE, 512, 1 << 20},
+    .choices = {PL_RECOMPUTE_LIGHT, PL_TRI_FALSE, 512, 1 << 20},
 };
 
 /* Every fact that there is. */

@@ -48,15 +48,14 @@ START_TEST(what_the_job_says_wins_over_what_was_decided) {
     struct pl_question q = ask(0);
     ck_assert_uint_eq(q.batch_size, 1); /* open */
     ck_assert_uint_eq(pl_question_level(&q), PL_RECOMPUTE_AUTO);
-    ck_assert_uint_eq(pl_question_chunk(&q), PL_AUTO);
     q.decided.gradient_checkpointing = PL_RECOMPUTE_MLP;
-    q.decided.loss_chunk_tokens = 300;
+    q.decided.mlp_chunk_tokens = 300;
     ck_assert_uint_eq(pl_question_level(&q), PL_RECOMPUTE_MLP);
-    ck_assert_uint_eq(pl_question_chunk(&q), 300);
+    ck_assert_uint_eq(pl_question_mlp_chunk(&q), 300);
     set("gradient_checkpointing", "none");
-    set("loss_chunk_tokens", "7");
+    set("mlp_chunk_tokens", "7");
     ck_assert_uint_eq(pl_question_level(&q), PL_RECOMPUTE_NONE);
-    ck_assert_uint_eq(pl_question_chunk(&q), 7);
+    ck_assert_uint_eq(pl_question_mlp_chunk(&q), 7);
     set("batch_size", "6");
     ck_assert_uint_eq(ask(0).batch_size, 6);
 }
@@ -68,12 +67,12 @@ START_TEST(a_decided_chunk_makes_no_more_than_so_many) {
     set("max_seq_length", "4099");
     for (uint32_t batch = 1; batch < 4000; batch = batch * 3 + 1) {
         q.batch_size = batch;
-        q.decided.loss_chunk_tokens = 64;
-        const uint64_t tokens = (uint64_t)batch * 4099, chunk = pl_question_chunk(&q);
+        q.decided.mlp_chunk_tokens = 64;
+        const uint64_t tokens = (uint64_t)batch * 4099, chunk = pl_question_mlp_chunk(&q);
         ck_assert_uint_ge(chunk, 64);
-        ck_assert_uint_le(pl_u64_div_up(tokens, chunk), PL_CHUNKS_OF_AUTO);
-        q.decided.loss_chunk_tokens = 0;
-        ck_assert_uint_eq(pl_question_chunk(&q), 0);
+        ck_assert_uint_le(tokens / chunk, PL_CHUNKS_OF_AUTO);
+        q.decided.mlp_chunk_tokens = 0;
+        ck_assert_uint_eq(pl_question_mlp_chunk(&q), 0);
     }
 }
 END_TEST
@@ -92,7 +91,7 @@ START_TEST(a_settled_job_has_the_same_plan) {
             struct pl_job_shape before, after;
             q.batch_size = 3;
             q.decided.gradient_checkpointing = levels[l];
-            q.decided.loss_chunk_tokens = chunks[c];
+            q.decided.mlp_chunk_tokens = chunks[c];
             pl_variant_of(&v, &q);
             pl_question_settle(&q, &v.job);
             pl_question_open(&v.q, &v.job, &model);

@@ -11,11 +11,16 @@
 #include <string.h>
 
 /* Automatic chunk of the loss: logits of about this size keep the products of the head efficient
- * while they stay small compared with one layer's activations. */
-#define AUTO_LOGITS_BYTES  (UINT64_C(64) << 20)
-#define AUTO_CHUNK_MIN     128
-#define AUTO_CHUNK_STEP    64
-#define AUTO_PL_CHUNKS_MAX 512 /* very long batches: larger chunks rather than endless programs */
+ * while they stay small compared with one layer's activations. It follows from the model and the
+ * job alone, since the last bits of a run depend on it. */
+#define AUTO_LOGITS_BYTES (UINT64_C(64) << 20)
+#define AUTO_CHUNK_MIN    128
+#define AUTO_CHUNK_STEP   64
+/* Every chunk reads and writes the gradient of a trained head, and rounds it where it is narrow: so
+ * many rows are worth their logits, as far as these are no larger than the head. */
+#define AUTO_CHUNK_OF_TRAINED_HEAD 1024
+/* Very long batches have larger chunks rather than endless programs. */
+#define AUTO_PL_CHUNKS_MAX 512
 
 /* First capacities of the lists. They are ample: memory that is never touched takes no room, and a
  * list that doubles is in memory twice for a moment. */
@@ -23,8 +28,18 @@
 #define OPS_PER_LAYER     256
 #define OPERANDS_PER_OP   6
 
-uint64_t pl_program_auto_chunk(const struct pl_model *m, enum pl_dtype dtype, uint64_t tokens) {
-    uint64_t want = AUTO_LOGITS_BYTES / (m->vocab * pl_dtype_bytes(dtype));
+/* A tied head is the embedding, unless one of the two is trained whole. */
+static bool trains_head(const struct pl_job_shape *s, const struct pl_model *m) {
+    if (s->inference) return false;
+    if (s->mode != PL_MODE_FULL) return pl_shape_is_whole(s, m, PL_SLOT_HEAD);
+    return !m->tied || s->freeze_layers == 0;
+}
+
+static uint64_t auto_chunk(const struct pl_job_shape *s, const struct pl_model *m,
+                           uint64_t tokens) {
+    uint64_t want = AUTO_LOGITS_BYTES / (m->vocab * pl_dtype_bytes(s->dtype));
+    if (trains_head(s, m))
+        want = pl_u64_max(want, pl_u64_min(AUTO_CHUNK_OF_TRAINED_HEAD, m->hidden));
     want = pl_u64_max(want - want % AUTO_CHUNK_STEP, AUTO_CHUNK_MIN);
     return pl_u64_max(want, pl_u64_div_up(tokens, AUTO_PL_CHUNKS_MAX));
 }
@@ -32,7 +47,7 @@ uint64_t pl_program_auto_chunk(const struct pl_model *m, enum pl_dtype dtype, ui
 uint64_t pl_program_chunk_tokens(const struct pl_job_shape *s, const struct pl_model *m,
                                  uint64_t n) {
     uint64_t want = s->loss_chunk_tokens;
-    if (want == PL_AUTO) want = pl_program_auto_chunk(m, s->dtype, n);
+    if (want == PL_AUTO) want = auto_chunk(s, m, n);
     return want == 0 ? n : pl_u64_min(want, n);
 }
 

@@ -153,9 +153,6 @@ struct pl_builder {
  * loss. */
 pl_err pl_program_count_tokens(const struct pl_job_shape *s, uint64_t *tokens, struct pl_diag *d);
 uint64_t pl_program_seqs(const struct pl_job_shape *s);
-/* Returns the tokens of a chunk of the loss, for micro-batches of n tokens. */
-uint64_t pl_program_chunk_tokens(const struct pl_job_shape *s, const struct pl_model *m,
-                                 uint64_t n);
 /* Returns the tokens of a chunk of the MLP. */
 uint64_t pl_program_mlp_chunk_tokens(const struct pl_job_shape *s, uint64_t n);
 
