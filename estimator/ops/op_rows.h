@@ -289,10 +289,12 @@ PL_TRAFFIC(SWIGLU_CLAMPED, 1.25)
 PL_GRADIENT(SWIGLU_CLAMPED, SWIGLU_CLAMPED_BWD)
 
 PL_OP(SWIGLU_CLAMPED_BWD, swiglu_clamped_bwd, ROWS, ALONE,
-      "gu becomes d gu in place; 0 where a bound was passed",
+      "gu becomes d gu in place; 0 where a bound was passed. m as in swiglu_bwd",
       PL_IN(SWIGLU_CLAMPED_BWD, GU, "gu", FLOAT, IN_PLACE, P, F2)
-      PL_IN(SWIGLU_CLAMPED_BWD, DM, "dm", FLOAT, NEEDED, P, F),
-      PL_OUT(SWIGLU_CLAMPED_BWD, GU, "gu", FLOAT, IN_PLACE, P, F2))
+      PL_IN(SWIGLU_CLAMPED_BWD, DM, "dm", FLOAT, NEEDED, P, F)
+      PL_IN(SWIGLU_CLAMPED_BWD, M, "m", FLOAT, MAYBE_IN_PLACE, P, F),
+      PL_OUT(SWIGLU_CLAMPED_BWD, GU, "gu", FLOAT, IN_PLACE, P, F2)
+      PL_OUT(SWIGLU_CLAMPED_BWD, M, "m", FLOAT, OPTIONAL, P, F))
 PL_TRAFFIC(SWIGLU_CLAMPED_BWD, 1.25)
 
 PL_OP(COMBINE, combine, ROWS, ALONE,
@@ -598,16 +600,22 @@ PL_OP(SINK_BWD, sink_bwd, ROWS, ALONE,
       PL_OUT(SINK_BWD, DSINKS, "dsinks", FLOAT, IN_PLACE, H, ONE))
 PL_SCRATCH(SINK_BWD, pl_ws_sink_bwd, pl_ws_sink_bwd)
 
-PL_OP(SWIGLU_BWD, swiglu_bwd, ROWS, ALONE, "gu becomes d gu in place",
+PL_OP(SWIGLU_BWD, swiglu_bwd, ROWS, ALONE,
+      "gu becomes d gu in place; m, if it is there, what swiglu makes of gu, and may be dm itself",
       PL_IN(SWIGLU_BWD, GU, "gu", FLOAT, IN_PLACE, N, F2)
-      PL_IN(SWIGLU_BWD, DM, "dm", FLOAT, NEEDED, N, F),
-      PL_OUT(SWIGLU_BWD, GU, "gu", FLOAT, IN_PLACE, N, F2))
+      PL_IN(SWIGLU_BWD, DM, "dm", FLOAT, NEEDED, N, F)
+      PL_IN(SWIGLU_BWD, M, "m", FLOAT, MAYBE_IN_PLACE, N, F),
+      PL_OUT(SWIGLU_BWD, GU, "gu", FLOAT, IN_PLACE, N, F2)
+      PL_OUT(SWIGLU_BWD, M, "m", FLOAT, OPTIONAL, N, F))
 PL_TRAFFIC(SWIGLU_BWD, 1.25)
 
-PL_OP(GEGLU_BWD, geglu_bwd, ROWS, ALONE, "gu becomes d gu in place",
+PL_OP(GEGLU_BWD, geglu_bwd, ROWS, ALONE,
+      "gu becomes d gu in place; m, if it is there, what geglu makes of gu, and may be dm itself",
       PL_IN(GEGLU_BWD, GU, "gu", FLOAT, IN_PLACE, N, F2)
-      PL_IN(GEGLU_BWD, DM, "dm", FLOAT, NEEDED, N, F),
-      PL_OUT(GEGLU_BWD, GU, "gu", FLOAT, IN_PLACE, N, F2))
+      PL_IN(GEGLU_BWD, DM, "dm", FLOAT, NEEDED, N, F)
+      PL_IN(GEGLU_BWD, M, "m", FLOAT, MAYBE_IN_PLACE, N, F),
+      PL_OUT(GEGLU_BWD, GU, "gu", FLOAT, IN_PLACE, N, F2)
+      PL_OUT(GEGLU_BWD, M, "m", FLOAT, OPTIONAL, N, F))
 PL_TRAFFIC(GEGLU_BWD, 1.25)
 
 PL_OP(DROPOUT_BWD, dropout_bwd, ROWS, ALONE, "dx += d * keep / (1-p), the mask of dropout",

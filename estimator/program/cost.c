@@ -98,12 +98,20 @@ static bool is_scratch(const struct pl_tensor *t) {
     return t->category == PL_CATEGORY_WORKSPACE && t->dtype == PL_DTYPE_U8;
 }
 
+/* True if an operand before it is the same: what is read is read once. */
+static bool is_again(const struct pl_operand *list, int i) {
+    for (int k = 0; k < i; k++)
+        if (list[k].id == list[i].id && list[k].row0 == list[i].row0 && list[k].col == list[i].col)
+            return true;
+    return false;
+}
+
 /* `part` of the rows that are sorted by expert count. */
 static double bytes_of(const struct pl_program *p, const struct pl_operand *list, int n,
                        double part, const struct pl_load *load) {
     double sum = 0;
     for (int i = 0; i < n; i++) {
-        if (list[i].id == PL_NONE) continue;
+        if (list[i].id == PL_NONE || is_again(list, i)) continue;
         const struct pl_tensor *t = &p->tensors[list[i].id];
         if (is_scratch(t)) continue;
         const double rows = rows_of(p, &list[i], load) * (t->rows == PL_ROWS_ROUTED ? part : 1);

@@ -317,12 +317,19 @@ static void reference_clamped(struct trial *t) {
 static void build_clamped_bwd(struct trial *t) {
     const struct shape s = draw_shape(t);
     also_out(t, add_pairs(t, &s), 0);
-    add_in(t, 1, s.tokens, s.cols, draw_float(t));
+    struct operand *dm = add_in(t, 1, s.tokens, s.cols, draw_float(t));
+    if (draw(t, 0, 1)) return;
+    t->in[2] = dm;
+    also_out(t, dm, 1);
 }
 
 /* A slope is a sum of terms that may cancel: of the size of dm times up + 1, at most 2.5. */
 static void reference_clamped_bwd(struct trial *t) {
-    const struct operand *gu = t->out[0], *dm = t->in[1];
+    const struct operand *gu = t->out[0], *dm = t->in[1], *m = t->out[1];
+    for (uint64_t i = 0; m && i < m->view.rows * m->view.cols; i++) {
+        ref_clamped(1, 1, (double)t->attr.limit, (double)t->attr.alpha, gu->x + 2 * i, m->want + i);
+        m->scale[i] = fabs(m->want[i]) + fabs(gu->x[2 * i]);
+    }
     ref_clamped_bwd(dm->view.rows, dm->view.cols, (double)t->attr.limit, (double)t->attr.alpha,
                     gu->x, dm->x, gu->want);
     for (uint64_t i = 0; i < dm->view.rows * dm->view.cols; i++)

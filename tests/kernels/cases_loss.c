@@ -47,11 +47,22 @@ static void reference_geglu(struct trial *t) {
 static void build_glu_bwd(struct trial *t) {
     const struct shape s = draw_shape(t);
     also_out(t, add_gates(t, s), 0);
-    add_in(t, 1, s.rows, s.cols, draw_float(t));
+    struct operand *dm = add_in(t, 1, s.rows, s.cols, draw_float(t));
+    switch (draw(t, 0, 2)) {
+    case 1:
+        add_out(t, 1, s.rows, s.cols, draw_float(t));
+        break;
+    case 2:
+        t->in[2] = dm;
+        also_out(t, dm, 1);
+    }
 }
 
 static void reference_glu_bwd(struct trial *t, const struct ref_act *act) {
-    struct operand *gu = t->out[0];
+    struct operand *gu = t->out[0], *m = t->out[1];
+    if (m) ref_glu(act, m->view.rows, m->view.cols, gu->x, m->want, m->scale);
+    for (uint64_t i = 0; m && i < m->view.rows * m->view.cols; i++)
+        m->scale[i] = fmax(m->scale[i], 1e-30);
     ref_glu_bwd(act, gu->view.rows, gu->view.cols / 2, gu->x, t->in[1]->x, gu->want, gu->scale);
     for (uint64_t i = 0; i < gu->view.rows * gu->view.cols; i++)
         gu->scale[i] = fmax(gu->scale[i], 1e-30);

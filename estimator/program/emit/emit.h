@@ -300,11 +300,21 @@ uint32_t pl_build_adapter_rows(struct pl_builder *b, const char *name,
                                const struct pl_adapter_slot *ad);
 /* Appends only a = x A^T, for a recomputation that does not need y. */
 struct pl_val pl_build_adapter_a(struct pl_builder *b, enum pl_slot slot, struct pl_val x);
-/* Appends the gradients of weight, bias and adapters, and dx = dy W (+ adapters) unless dx is
- * PL_NONE; dx is written after the last op that reads x, and may be its tensor; adds: it is added
- * to. x and a may be PL_NO_VAL if pl_build_linear_needs_x says so. */
-void pl_build_linear_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operand dy,
-                         struct pl_val x, struct pl_val a, uint32_t dx, bool adds);
+/* The operands of the gradient of a fused matrix. */
+struct pl_linear_bwd {
+    enum pl_slot slot;
+    struct pl_operand dy;
+    struct pl_val x, a; /* may be PL_NO_VAL if pl_build_linear_needs_x says so */
+    uint32_t dx;        /* PL_NONE: not wanted; may be the tensor of x */
+    bool adds;          /* dx is added to */
+    struct pl_val da;   /* of the adapters' rows; PL_NO_VAL before it is computed */
+};
+/* Appends the gradients of weight, bias and adapters, and dx = dy W (+ adapters), which is written
+ * after the last op that reads x. */
+void pl_build_linear_bwd(struct pl_builder *b, struct pl_linear_bwd *g);
+/* The same in two parts, for an x that is made again between them: dx, and then the rest. */
+void pl_build_linear_dx(struct pl_builder *b, struct pl_linear_bwd *g);
+void pl_build_linear_dw(struct pl_builder *b, const struct pl_linear_bwd *g);
 bool pl_build_linear_needs_x(const struct pl_builder *b, enum pl_slot slot);
 
 /* Append the products alone, with their workspace: y (=|+=) alpha x w^T + bias, dw (+)= alpha dy^T

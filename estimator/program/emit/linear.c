@@ -247,28 +247,40 @@ static void bias_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operand 
     PL_EMIT(b, BIAS_GRAD, attr, in, out);
 }
 
-/* Gradients of A and B. Returns da[N,parts*r] for the input's gradient. */
-static struct pl_val adapter_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operand dy,
-                                 struct pl_val x, struct pl_val a) {
-    const struct pl_adapter_slot *ad = pl_build_adapter(b, slot);
-    uint64_t r = b->s->lora_r;
-    float scale = (float)b->s->lora_scale;
-    uint32_t da = pl_build_adapter_rows(b, "d_lora_a_out", ad);
-    for (uint32_t p = 0; p < ad->n_parts; p++) {
-        struct pl_operand dyp = dy;
-        dyp.col = ad->row0[p];
-        dyp.cols = ad->rows[p];
-        pl_build_product_dw(b, dyp, pl_build_token_cols(b, a, p * r, r), ad->b[p], scale);
-        if (ad->read_all_b == PL_NONE)
-            product_dx(b, dyp, adapter_arg(b, ad->read_b[p], r),
-                       pl_build_token_cols(b, pl_build_now(b, da), p * r, r), scale, false);
-    }
+/* The gradient of A's rows, da[N,parts*r]. */
+static void rows_bwd(struct pl_builder *b, struct pl_linear_bwd *g) {
+    const struct pl_adapter_slot *ad = pl_build_adapter(b, g->slot);
+    const float scale = (float)b->s->lora_scale;
+    const uint64_t r = b->s->lora_r;
+    if (!ad || b->err != PL_ERR_OK) return;
+    const uint32_t da = pl_build_adapter_rows(b, "d_lora_a_out", ad);
     if (ad->read_all_b != PL_NONE)
-        product_dx(b, dy, adapter_arg(b, ad->read_all_b, ad->n_parts * r), now(b, da), scale,
+        product_dx(b, g->dy, adapter_arg(b, ad->read_all_b, ad->n_parts * r), now(b, da), scale,
                    false);
-    struct pl_val xd = dropped_input(b, slot, x);
-    pl_build_product_dw(b, now(b, da), pl_build_tokens(b, xd), ad->a, 1.0f);
-    return pl_build_now(b, da);
+    for (uint32_t p = 0; ad->read_all_b == PL_NONE && p < ad->n_parts; p++) {
+        struct pl_operand dy = g->dy;
+        dy.col = ad->row0[p];
+        dy.cols = ad->rows[p];
+        product_dx(b, dy, adapter_arg(b, ad->read_b[p], r),
+                   pl_build_token_cols(b, pl_build_now(b, da), p * r, r), scale, false);
+    }
+    g->da = pl_build_now(b, da);
+}
+
+/* The gradients of A and B. */
+static void matrices_bwd(struct pl_builder *b, const struct pl_linear_bwd *g) {
+    const struct pl_adapter_slot *ad = pl_build_adapter(b, g->slot);
+    const uint64_t r = b->s->lora_r;
+    if (!ad || b->err != PL_ERR_OK) return;
+    for (uint32_t p = 0; p < ad->n_parts; p++) {
+        struct pl_operand dy = g->dy;
+        dy.col = ad->row0[p];
+        dy.cols = ad->rows[p];
+        pl_build_product_dw(b, dy, pl_build_token_cols(b, g->a, p * r, r), ad->b[p],
+                            (float)b->s->lora_scale);
+    }
+    const struct pl_val x = dropped_input(b, g->slot, g->x);
+    pl_build_product_dw(b, pl_build_tokens(b, g->da), pl_build_tokens(b, x), ad->a, 1.0f);
 }
 
 /* dx (=|+=) da A */
@@ -320,19 +332,36 @@ static void base_dx(struct pl_builder *b, enum pl_slot slot, struct pl_operand d
     }
 }
 
-void pl_build_linear_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operand dy,
-                         struct pl_val x, struct pl_val a, uint32_t dx, bool adds) {
-    if (b->err != PL_ERR_OK) return;
-    weight_bwd(b, slot, dy, x);
-    struct pl_val da = PL_NO_VAL;
-    if (pl_build_adapter(b, slot)) da = adapter_bwd(b, slot, dy, x, a);
-    if (dx == PL_NONE || b->err != PL_ERR_OK) return;
-    const bool first = da.id != PL_NONE && !b->drops && !b->experts;
-    if (first) adapter_dx(b, slot, da, dx, adds);
-    base_dx(b, slot, dy, dx, adds || first);
-    if (da.id == PL_NONE || first) return;
+static void input_bwd(struct pl_builder *b, const struct pl_linear_bwd *g) {
+    if (g->dx == PL_NONE || b->err != PL_ERR_OK) return;
+    const bool adapts = g->da.id != PL_NONE, first = adapts && !b->drops && !b->experts;
+    if (first) adapter_dx(b, g->slot, g->da, g->dx, g->adds);
+    base_dx(b, g->slot, g->dy, g->dx, g->adds || first);
+    if (!adapts || first) return;
     if (b->drops)
-        dropped_dx(b, slot, da, dx);
+        dropped_dx(b, g->slot, g->da, g->dx);
     else
-        adapter_dx(b, slot, da, dx, true);
+        adapter_dx(b, g->slot, g->da, g->dx, true);
+}
+
+static void weights_bwd(struct pl_builder *b, const struct pl_linear_bwd *g) {
+    weight_bwd(b, g->slot, g->dy, g->x);
+    matrices_bwd(b, g);
+}
+
+void pl_build_linear_bwd(struct pl_builder *b, struct pl_linear_bwd *g) {
+    if (b->err != PL_ERR_OK) return;
+    rows_bwd(b, g);
+    weights_bwd(b, g);
+    input_bwd(b, g);
+}
+
+void pl_build_linear_dx(struct pl_builder *b, struct pl_linear_bwd *g) {
+    if (b->err != PL_ERR_OK) return;
+    rows_bwd(b, g);
+    input_bwd(b, g);
+}
+
+void pl_build_linear_dw(struct pl_builder *b, const struct pl_linear_bwd *g) {
+    if (b->err == PL_ERR_OK) weights_bwd(b, g);
 }

@@ -26,13 +26,15 @@ static const enum pl_op_kind gates[] = {
 };
 _Static_assert(PL_SWIGLU_CLAMPED_N_IN == 1 && PL_SWIGLU_CLAMPED_N_OUT == 1 &&
                    PL_SWIGLU_CLAMPED_BWD_DM == PL_SWIGLU_BWD_DM &&
-                   PL_SWIGLU_CLAMPED_BWD_N_IN == 2 && PL_SWIGLU_CLAMPED_BWD_N_OUT == 1,
+                   PL_SWIGLU_CLAMPED_BWD_M == PL_SWIGLU_BWD_M && PL_SWIGLU_CLAMPED_BWD_N_IN == 3 &&
+                   PL_SWIGLU_CLAMPED_BWD_N_OUT == 2,
                "swiglu_clamped");
 #define ROW(id, name, glu)                                                                         \
     _Static_assert(PL_##glu##_GU == PL_SWIGLU_GU && PL_##glu##_N_IN == 1 &&                        \
                        PL_##glu##_N_OUT == 1 && PL_##glu##_BWD_GU == PL_SWIGLU_BWD_GU &&           \
-                       PL_##glu##_BWD_DM == PL_SWIGLU_BWD_DM && PL_##glu##_BWD_N_IN == 2 &&        \
-                       PL_##glu##_BWD_N_OUT == 1,                                                  \
+                       PL_##glu##_BWD_DM == PL_SWIGLU_BWD_DM &&                                    \
+                       PL_##glu##_BWD_M == PL_SWIGLU_BWD_M && PL_##glu##_BWD_N_IN == 3 &&          \
+                       PL_##glu##_BWD_N_OUT == 2,                                                  \
                    name);
 PL_ACTIVATIONS(ROW)
 #undef ROW
@@ -63,14 +65,16 @@ static struct pl_val gate(struct pl_builder *b, enum pl_slot slot, struct pl_val
     return pl_build_now(b, m);
 }
 
-/* gu becomes its own gradient. */
-static void gate_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_val gu, uint32_t dm) {
+/* gu becomes its own gradient, and dm, where that is asked for, m. */
+static void gate_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_val gu, uint32_t dm,
+                     bool remakes) {
     struct pl_attr attr;
     const enum pl_op_kind kind = gate_of(b, slot, &attr);
     if (b->err != PL_ERR_OK) return;
-    struct pl_operand in[] = {pl_build_tokens(b, gu), tokens_now(b, dm)};
-    struct pl_operand out[] = {pl_build_tokens(b, gu)};
-    pl_build_op(b, pl_op_gradient(kind), attr, in, 2, out, 1);
+    const struct pl_operand m = remakes ? tokens_now(b, dm) : pl_arg_none;
+    struct pl_operand in[] = {pl_build_tokens(b, gu), tokens_now(b, dm), m};
+    struct pl_operand out[] = {pl_build_tokens(b, gu), m};
+    pl_build_op(b, pl_op_gradient(kind), attr, in, 3, out, 2);
 }
 
 void pl_step_gate(struct pl_tape *t, const struct pl_step *s, pl_var_set missing) {
@@ -79,8 +83,9 @@ void pl_step_gate(struct pl_tape *t, const struct pl_step *s, pl_var_set missing
 }
 
 void pl_step_gate_gradient(struct pl_tape *t, const struct pl_step *s) {
-    struct pl_value *gu = &t->values[s->in[0]];
-    gate_bwd(t->b, s->slot, gu->val, t->values[s->out[0]].grad);
+    struct pl_value *gu = &t->values[s->in[0]], *m = &t->values[s->out[0]];
+    gate_bwd(t->b, s->slot, gu->val, m->grad, m->remade);
+    if (m->remade) m->val = pl_build_now(t->b, m->grad);
     gu->grad = gu->val.id;
 }
 
@@ -126,22 +131,29 @@ static void backward_chunk(struct pl_tape *t, const struct pl_step *s) {
     struct pl_builder *b = t->b;
     const struct pl_value *x = &t->values[s->in[0]];
     const struct pl_val rows = pl_build_now(b, x->val.id);
-    struct pl_val m = PL_NO_VAL, a_down = PL_NO_VAL;
+    const bool reads_m = pl_build_linear_needs_x(b, PL_SLOT_DOWN);
     b->recompute = true;
     const uint32_t gu = add_gu(b);
     const struct pl_val a_gu = pl_build_linear(b, PL_SLOT_GU, rows, gu);
-    if (pl_build_linear_needs_x(b, PL_SLOT_DOWN)) {
-        m = gate(b, PL_SLOT_GU, pl_build_now(b, gu));
-        a_down = pl_build_adapter_a(b, PL_SLOT_DOWN, m);
-    }
     b->recompute = false;
     const uint32_t dm = pl_build_activation(b, "dm", PL_ROWS_TOKENS, b->m->layer[b->layer].ffn);
     if (b->err != PL_ERR_OK) return;
-    pl_build_linear_bwd(b, PL_SLOT_DOWN, tokens_now(b, t->values[s->out[0]].grad), m, a_down, dm,
-                        false);
-    gate_bwd(b, PL_SLOT_GU, pl_build_now(b, gu), dm);
-    pl_build_linear_bwd(b, PL_SLOT_GU, tokens_now(b, gu), rows, a_gu,
-                        x->wants ? x->val.id : PL_NONE, false);
+    struct pl_linear_bwd down = {
+        PL_SLOT_DOWN, tokens_now(b, t->values[s->out[0]].grad), PL_NO_VAL, PL_NO_VAL, dm, false,
+        PL_NO_VAL};
+    pl_build_linear_dx(b, &down);
+    gate_bwd(b, PL_SLOT_GU, pl_build_now(b, gu), dm, reads_m);
+    if (reads_m) {
+        down.x = pl_build_now(b, dm);
+        b->recompute = true;
+        down.a = pl_build_adapter_a(b, PL_SLOT_DOWN, down.x);
+        b->recompute = false;
+        pl_build_linear_dw(b, &down);
+    }
+    struct pl_linear_bwd both = {
+        PL_SLOT_GU, tokens_now(b, gu), rows, a_gu, x->wants ? x->val.id : PL_NONE,
+        false,      PL_NO_VAL};
+    pl_build_linear_bwd(b, &both);
 }
 
 void pl_step_mlp_gradient(struct pl_tape *t, const struct pl_step *s) {

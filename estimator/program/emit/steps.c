@@ -162,7 +162,8 @@ static pl_var_set both_inputs(const struct pl_tape *t, const struct pl_step *s) 
 }
 
 static pl_var_set linear_needs(const struct pl_tape *t, const struct pl_step *s) {
-    if (!pl_build_linear_needs_x(t->b, s->slot)) return pl_var_bit(s->in[1]);
+    const bool remade = t->values[s->in[0]].remade;
+    if (remade || !pl_build_linear_needs_x(t->b, s->slot)) return pl_var_bit(s->in[1]);
     return pl_var_bit(s->in[0]) | pl_var_bit(s->in[1]) | pl_var_bit(s->out[1]);
 }
 
@@ -177,7 +178,6 @@ static struct pl_operand gradient_of(const struct pl_builder *b, const struct pl
 static void linear_gradient(struct pl_tape *t, const struct pl_step *s) {
     struct pl_builder *b = t->b;
     struct pl_value *x = &t->values[s->in[0]];
-    const struct pl_operand dy = gradient_of(b, &t->values[s->out[0]]);
     const struct pl_expert_rows experts = experts_of(t, s);
     const enum pl_rows rows = experts.n ? PL_ROWS_ROUTED : PL_ROWS_TOKENS;
     const bool of_trunk = s->slot == PL_SLOT_INPUT_GATE || s->slot == PL_SLOT_INPUT_MODEL;
@@ -186,9 +186,36 @@ static void linear_gradient(struct pl_tape *t, const struct pl_step *s) {
     if (of_trunk) x->grad = t->trunk_grad;
     if (!adds && x->wants)
         x->grad = pl_build_activation(b, x->grad_name, rows, b->p->tensors[x->val.id].dims[1]);
+    struct pl_linear_bwd g = {s->slot,
+                              gradient_of(b, &t->values[s->out[0]]),
+                              x->val,
+                              t->values[s->out[1]].val,
+                              x->wants ? x->grad : PL_NONE,
+                              adds,
+                              PL_NO_VAL};
     b->experts = experts.n ? &experts : NULL;
-    pl_build_linear_bwd(b, s->slot, dy, x->val, t->values[s->out[1]].val,
-                        x->wants ? x->grad : PL_NONE, adds);
+    if (x->remade)
+        pl_build_linear_dx(b, &g);
+    else
+        pl_build_linear_bwd(b, &g);
+    b->experts = NULL;
+    t->waiting = g;
+}
+
+void pl_step_linear_weights(struct pl_tape *t, const struct pl_step *s) {
+    struct pl_builder *b = t->b;
+    const struct pl_expert_rows experts = experts_of(t, s);
+    const struct pl_value *a = &t->values[s->out[1]];
+    if (b->err != PL_ERR_OK) return;
+    b->experts = experts.n ? &experts : NULL;
+    t->waiting.x = t->values[s->in[0]].val;
+    t->waiting.a = a->val;
+    if (!a->there) {
+        b->recompute = true;
+        t->waiting.a = pl_build_adapter_a(b, s->slot, t->waiting.x);
+        b->recompute = false;
+    }
+    pl_build_linear_dw(b, &t->waiting);
     b->experts = NULL;
 }
 

@@ -167,6 +167,15 @@ static bool is_product(const struct pl_step *s) {
     return s->kind == PL_STEP_LINEAR || s->kind == PL_STEP_MLP;
 }
 
+/* T4, of the input of step i. */
+static bool is_remade(const struct pl_tape *t, int i) {
+    const struct pl_step *s = &t->steps[i];
+    if (s->kind != PL_STEP_LINEAR || i == 0) return false;
+    const struct pl_value *x = &t->values[s->in[0]];
+    return t->steps[i - 1].kind == PL_STEP_GATE && t->steps[i - 1].out[0] == s->in[0] &&
+           !x->there && x->wants && pl_build_linear_needs_x(t->b, s->slot);
+}
+
 /* T3: what the gradients of step i and of those below it, down to the next product, read. */
 static pl_var_set needs_from(const struct pl_tape *t, int i) {
     pl_var_set needs = 0;
@@ -184,8 +193,11 @@ void pl_tape_backward(struct pl_tape *t, uint32_t dx) {
     if (t->steps[0].kind == PL_STEP_EMBED) t->values[t->steps[0].out[0]].grad = dx;
     for (int i = t->n_steps - 1; i >= 0 && t->b->err == PL_ERR_OK; i--) {
         const struct pl_step *s = &t->steps[i];
+        if (s->in[0] != PL_NO_VAR) t->values[s->in[0]].remade = is_remade(t, i);
         if (is_product(s) || i == t->n_steps - 1) pl_tape_rebuild(t, needs_from(t, i));
         if (t->b->err == PL_ERR_OK) pl_step_rows[s->kind].gradient(t, s);
+        if (s->kind == PL_STEP_GATE && t->values[s->out[0]].remade)
+            pl_step_linear_weights(t, &t->steps[i + 1]);
         if (t->b->err == PL_ERR_OK) pl_build_settle(t->b, s->kind == PL_STEP_EMBED);
         if (t->b->err == PL_ERR_OK) pl_build_exchange(t->b, false);
     }

@@ -9,6 +9,8 @@
  *       not kept is made again, by the ops of the forward pass on the same inputs: the same bits
  *   T3  it is made again just before a product reads it, together with what the steps between that
  *       product and the one below it read; what lies above the last product is made first
+ *   T4  a gated product that is only read by the product above it is made again by the gradient of
+ *       its gate, in the place of its own gradient; the gradients of that product's weights wait
  * Reverse mode over a tape: Griewank and Walther, Evaluating Derivatives (2008), chapter 3; the
  * checkpoints of chapter 12 are chosen by level. */
 #ifndef PL_ESTIMATOR_PROGRAM_EMIT_TAPE_H
@@ -36,9 +38,10 @@ struct pl_value {
     uint64_t cols; /* columns, for the output of a product */
     uint32_t grad; /* the tensor that holds its gradient, PL_NONE before there is one */
     enum pl_value_part part : 8;
-    bool there : 1; /* the content after the last step that changes it; backward: kept or computed
+    bool there : 1;  /* the content after the last step that changes it; backward: kept or computed
                        again */
-    bool wants : 1; /* something before it is trained */
+    bool wants : 1;  /* something before it is trained */
+    bool remade : 1; /* backward: T4 holds */
 };
 
 enum pl_step_kind {
@@ -87,7 +90,8 @@ struct pl_tape {
     struct pl_value values[PL_TAPE_VALUES];
     struct pl_step steps[PL_TAPE_STEPS];
     uint8_t n_values, n_steps;
-    uint32_t trunk_grad; /* backward: the tensor with the gradient of the trunk */
+    uint32_t trunk_grad;          /* backward: the tensor with the gradient of the trunk */
+    struct pl_linear_bwd waiting; /* the product of T4, whose weights wait */
 };
 
 /* Begins the tape of a layer whose input is pending + trunk, not yet added; pending may be
@@ -180,6 +184,8 @@ pl_var_set pl_step_add_reads(const struct pl_tape *t, const struct pl_step *s);
 void pl_step_add_gradient(struct pl_tape *t, const struct pl_step *s);
 void pl_step_gate(struct pl_tape *t, const struct pl_step *s, pl_var_set missing);
 void pl_step_gate_gradient(struct pl_tape *t, const struct pl_step *s);
+/* T4: the gradients of the weights that waited for the input of a product, which is there now. */
+void pl_step_linear_weights(struct pl_tape *t, const struct pl_step *s);
 void pl_step_mlp(struct pl_tape *t, const struct pl_step *s, pl_var_set missing);
 void pl_step_mlp_gradient(struct pl_tape *t, const struct pl_step *s);
 void pl_step_route(struct pl_tape *t, const struct pl_step *s, pl_var_set missing);

@@ -7,6 +7,7 @@
 struct glu {
     struct pl_view gate, up, m; /* [N,F]; m is its gradient on the way back */
     struct pl_view du;          /* the gradient of up, over it or apart; may be absent */
+    struct pl_view again;       /* m once more, on the way back, over its gradient or apart; too */
 };
 
 static inline float sigmoid(float z) {
@@ -51,10 +52,10 @@ INLINED void forward_rows(const struct glu *t, uint64_t row0, uint64_t row1, flo
     }
 }
 
-/* d up = dm act, d gate = dm up slope. */
+/* d up = dm act, d gate = dm up slope. m has the bits of the forward pass. */
 INLINED void backward_rows(const struct glu *t, uint64_t row0, uint64_t row1, float (*z)(float),
                            float (*slope)(float, float, float)) {
-    float bg[PL_CHUNK], bu[PL_CHUNK], bm[PL_CHUNK], dg[PL_CHUNK], du[PL_CHUNK];
+    float bg[PL_CHUNK], bu[PL_CHUNK], bm[PL_CHUNK], dg[PL_CHUNK], du[PL_CHUNK], m[PL_CHUNK];
     for (uint64_t row = row0; row < row1; row++) {
         for (uint64_t c = 0, n; c < t->m.cols; c += n) {
             n = pl_chunk_size(t->m.cols, c);
@@ -63,9 +64,11 @@ INLINED void backward_rows(const struct glu *t, uint64_t row0, uint64_t row1, fl
             const float *restrict dm = pl_chunk(&t->m, row, c, n, bm);
             for (uint64_t i = 0; i < n; i++) {
                 const float s = sigmoid(z(g[i])), gs = g[i] * s;
+                m[i] = gs * u[i];
                 dg[i] = dm[i] * u[i] * slope(g[i], s, gs);
                 du[i] = dm[i] * gs;
             }
+            if (t->again.p) pl_narrow(pl_at(&t->again, row, c), t->again.dtype, m, n);
             pl_narrow(pl_at(&t->gate, row, c), t->gate.dtype, dg, n);
             if (t->du.p) pl_narrow(pl_at(&t->du, row, c), t->du.dtype, du, n);
         }
@@ -90,10 +93,11 @@ static void gelu_backward(void *arg, uint64_t row0, uint64_t row1, uint32_t work
 }
 
 static pl_err run(struct pl_device *dev, const struct pl_view *gu, const struct pl_view *m,
-                  pl_rows_fn fn) {
+                  struct pl_view again, pl_rows_fn fn) {
     struct glu t = {.gate = pl_window(gu, 0, gu->rows, 0, m->cols),
                     .up = pl_window(gu, 0, gu->rows, m->cols, m->cols),
-                    .m = *m};
+                    .m = *m,
+                    .again = again};
     t.du = t.up;
     pl_cpu_rows(dev, m->rows, pl_cpu_grain(m->cols), fn, &t);
     return PL_ERR_OK;
@@ -101,22 +105,26 @@ static pl_err run(struct pl_device *dev, const struct pl_view *gu, const struct 
 
 /* in: gu[N,2F]; out: m[N,F]. */
 pl_err PL_CPU(swiglu)(struct pl_device *dev, const struct pl_call *c) {
-    return run(dev, &c->in[PL_SWIGLU_GU], &c->out[PL_SWIGLU_OUT_M], silu_forward);
+    return run(dev, &c->in[PL_SWIGLU_GU], &c->out[PL_SWIGLU_OUT_M], (struct pl_view){0},
+               silu_forward);
 }
 
 /* in: gu[N,2F]; out: m[N,F]. */
 pl_err PL_CPU(geglu)(struct pl_device *dev, const struct pl_call *c) {
-    return run(dev, &c->in[PL_GEGLU_GU], &c->out[PL_GEGLU_OUT_M], gelu_forward);
+    return run(dev, &c->in[PL_GEGLU_GU], &c->out[PL_GEGLU_OUT_M], (struct pl_view){0},
+               gelu_forward);
 }
 
-/* in: gu[N,2F]! dm[N,F]; out: gu[N,2F]!. */
+/* in: gu[N,2F]! dm[N,F] m?[N,F]!; out: gu[N,2F]! m?[N,F]. */
 pl_err PL_CPU(swiglu_bwd)(struct pl_device *dev, const struct pl_call *c) {
-    return run(dev, &c->out[PL_SWIGLU_BWD_OUT_GU], &c->in[PL_SWIGLU_BWD_DM], silu_backward);
+    return run(dev, &c->out[PL_SWIGLU_BWD_OUT_GU], &c->in[PL_SWIGLU_BWD_DM],
+               c->out[PL_SWIGLU_BWD_OUT_M], silu_backward);
 }
 
-/* in: gu[N,2F]! dm[N,F]; out: gu[N,2F]!. */
+/* in: gu[N,2F]! dm[N,F] m?[N,F]!; out: gu[N,2F]! m?[N,F]. */
 pl_err PL_CPU(geglu_bwd)(struct pl_device *dev, const struct pl_call *c) {
-    return run(dev, &c->out[PL_GEGLU_BWD_OUT_GU], &c->in[PL_GEGLU_BWD_DM], gelu_backward);
+    return run(dev, &c->out[PL_GEGLU_BWD_OUT_GU], &c->in[PL_GEGLU_BWD_DM],
+               c->out[PL_GEGLU_BWD_OUT_M], gelu_backward);
 }
 
 /* in: g[N,F] u[N,F]; out: m[N,F]. */

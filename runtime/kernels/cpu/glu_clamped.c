@@ -7,6 +7,7 @@
 
 struct clamped {
     struct pl_view gu, m; /* [P,2F], [P,F]; m is its gradient on the way back */
+    struct pl_view again; /* m once more, then, over its gradient or apart; may be absent */
     float limit, alpha;
 };
 
@@ -47,7 +48,7 @@ static void forward(void *arg, uint64_t row0, uint64_t row1, uint32_t worker) {
 
 static void backward(void *arg, uint64_t row0, uint64_t row1, uint32_t worker) {
     const struct clamped *t = arg;
-    float bg[PL_CHUNK], bm[PL_CHUNK], d[PL_CHUNK];
+    float bg[PL_CHUNK], bm[PL_CHUNK], d[PL_CHUNK], m[PAIRS];
     (void)worker;
     for (uint64_t row = row0; row < row1; row++) {
         for (uint64_t c = 0, n; c < t->m.cols; c += n) {
@@ -58,18 +59,21 @@ static void backward(void *arg, uint64_t row0, uint64_t row1, uint32_t worker) {
                 const float g = at_most(gu[2 * i], t->limit);
                 const float u = at_least(at_most(gu[2 * i + 1], t->limit), -t->limit);
                 const float s = sigmoid(t->alpha * g), gs = g * s;
+                m[i] = (u + 1.0f) * g * s;
                 const float slope = s + t->alpha * (gs - gs * s);
                 d[2 * i] = gu[2 * i] > t->limit ? 0.0f : dm[i] * (u + 1.0f) * slope;
                 d[2 * i + 1] = fabsf(gu[2 * i + 1]) > t->limit ? 0.0f : dm[i] * gs;
             }
+            if (t->again.p) pl_narrow(pl_at(&t->again, row, c), t->again.dtype, m, n);
             pl_narrow(pl_at(&t->gu, row, 2 * c), t->gu.dtype, d, 2 * n);
         }
     }
 }
 
 static pl_err run(struct pl_device *dev, const struct pl_attr *attr, const struct pl_view *gu,
-                  const struct pl_view *m, pl_rows_fn fn) {
-    struct clamped t = {.gu = *gu, .m = *m, .limit = attr->limit, .alpha = attr->alpha};
+                  const struct pl_view *m, struct pl_view again, pl_rows_fn fn) {
+    struct clamped t = {
+        .gu = *gu, .m = *m, .again = again, .limit = attr->limit, .alpha = attr->alpha};
     pl_cpu_rows(dev, m->rows, pl_cpu_grain(m->cols), fn, &t);
     return PL_ERR_OK;
 }
@@ -77,11 +81,11 @@ static pl_err run(struct pl_device *dev, const struct pl_attr *attr, const struc
 /* in: gu[P,2F]; out: m[P,F]. */
 pl_err PL_CPU(swiglu_clamped)(struct pl_device *dev, const struct pl_call *c) {
     return run(dev, c->attr, &c->in[PL_SWIGLU_CLAMPED_GU], &c->out[PL_SWIGLU_CLAMPED_OUT_M],
-               forward);
+               (struct pl_view){0}, forward);
 }
 
-/* in: gu[P,2F]! dm[P,F]; out: gu[P,2F]!. */
+/* in: gu[P,2F]! dm[P,F] m?[P,F]!; out: gu[P,2F]! m?[P,F]. */
 pl_err PL_CPU(swiglu_clamped_bwd)(struct pl_device *dev, const struct pl_call *c) {
     return run(dev, c->attr, &c->out[PL_SWIGLU_CLAMPED_BWD_OUT_GU],
-               &c->in[PL_SWIGLU_CLAMPED_BWD_DM], backward);
+               &c->in[PL_SWIGLU_CLAMPED_BWD_DM], c->out[PL_SWIGLU_CLAMPED_BWD_OUT_M], backward);
 }

@@ -10,6 +10,7 @@ namespace {
 
 template <typename T> struct clamped {
     pl_mat<T> gu, m;           /* [P,2F], [P,F]; m is its gradient on the way back */
+    pl_mat<T> again;           /* m once more, then, over its gradient or apart; may be absent */
     uint32_t cols, row_blocks; /* blocks side by side in a row of m */
     float limit, alpha;
 };
@@ -76,30 +77,34 @@ template <typename T, int V>
 __global__ void __launch_bounds__(BLOCK) swiglu_clamped_bwd(const clamped<T> t) {
     uint64_t row;
     uint32_t c;
-    float gu[2 * V], dm[V];
+    float gu[2 * V], dm[V], m[V];
     if (!find_pack<T, V>(t, row, c)) return;
     load_pairs<T, V>(t, row, c, gu);
     pl_floats(pl_load<T, V>(t.m, row, c, t.cols), dm);
 #pragma unroll
     for (int i = 0; i < V; i++) {
         const unit x(gu[2 * i], gu[2 * i + 1], t.limit, t.alpha);
+        m[i] = (x.u + 1.0f) * x.g * x.s;
         const float gs = x.g * x.s, slope = x.s + t.alpha * (gs - gs * x.s);
         gu[2 * i] = gu[2 * i] > t.limit ? 0.0f : dm[i] * (x.u + 1.0f) * slope;
         gu[2 * i + 1] = fabsf(gu[2 * i + 1]) > t.limit ? 0.0f : dm[i] * gs;
     }
+    if (t.again.p) pl_store(t.again, row, c, t.cols, pl_packed(t.again, m));
     store_pairs<T, V>(t, row, c, gu);
 }
 
 struct clamped_call {
     const struct pl_view *gu, *m;
+    struct pl_view again;
     const struct pl_attr *attr;
 };
 
 #define LAUNCH(op)                                                                                 \
     template <typename T, int V>                                                                   \
     void launch_##op(const struct clamped_call &s, uint32_t row_blocks, cudaStream_t stream) {     \
-        const clamped<T> t = {pl_mat_of<T>(*s.gu), pl_mat_of<T>(*s.m), (uint32_t)s.m->cols,        \
-                              row_blocks,          s.attr->limit,      s.attr->alpha};             \
+        const clamped<T> t = {pl_mat_of<T>(*s.gu), pl_mat_of<T>(*s.m), pl_mat_of<T>(s.again),      \
+                              (uint32_t)s.m->cols, row_blocks,         s.attr->limit,              \
+                              s.attr->alpha};                                                      \
         PL_LAUNCH((op<T, V>), dim3((unsigned)(s.m->rows * row_blocks)), dim3(BLOCK), 0, stream,    \
                   t);                                                                              \
     }
@@ -109,8 +114,8 @@ LAUNCH(swiglu_clamped_bwd)
 typedef void (*launch_fn)(const struct clamped_call &s, uint32_t row_blocks, cudaStream_t stream);
 
 pl_err run(struct pl_device *dev, const struct clamped_call &s, const launch_fn by_form[PL_FORMS]) {
-    const struct pl_view *const views[] = {s.gu, s.m};
-    const int form = pl_form_of(views, 2);
+    const struct pl_view *const views[] = {s.gu, s.m, &s.again};
+    const int form = pl_form_of(views, 3);
     const uint64_t row_blocks = pl_u64_div_up(s.m->cols, BLOCK * pl_form_lanes(form));
     uint64_t blocks;
     if (s.gu->cols != 2 * s.m->cols || s.gu->rows != s.m->rows || s.m->cols > PL_GRID_MAX / 2 ||
@@ -126,15 +131,16 @@ pl_err run(struct pl_device *dev, const struct clamped_call &s, const launch_fn 
 /* in: gu[P,2F]; out: m[P,F]. */
 extern "C" pl_err pl_cuda_swiglu_clamped(struct pl_device *dev, const struct pl_call *c) {
     static const launch_fn by_form[PL_FORMS] = PL_FORM_TABLE(launch_swiglu_clamped);
-    return run(dev, {&c->in[PL_SWIGLU_CLAMPED_GU], &c->out[PL_SWIGLU_CLAMPED_OUT_M], c->attr},
+    return run(dev, {&c->in[PL_SWIGLU_CLAMPED_GU], &c->out[PL_SWIGLU_CLAMPED_OUT_M], {}, c->attr},
                by_form);
 }
 
-/* in: gu[P,2F]! dm[P,F]; out: gu[P,2F]!. */
+/* in: gu[P,2F]! dm[P,F] m?[P,F]!; out: gu[P,2F]! m?[P,F]. */
 extern "C" pl_err pl_cuda_swiglu_clamped_bwd(struct pl_device *dev, const struct pl_call *c) {
     static const launch_fn by_form[PL_FORMS] = PL_FORM_TABLE(launch_swiglu_clamped_bwd);
     return run(dev,
-               {&c->out[PL_SWIGLU_CLAMPED_BWD_OUT_GU], &c->in[PL_SWIGLU_CLAMPED_BWD_DM], c->attr},
+               {&c->out[PL_SWIGLU_CLAMPED_BWD_OUT_GU], &c->in[PL_SWIGLU_CLAMPED_BWD_DM],
+                c->out[PL_SWIGLU_CLAMPED_BWD_OUT_M], c->attr},
                by_form);
 }
 
