@@ -299,7 +299,7 @@ START_TEST(mxfp4_of_unsound_operands_is_a_broken_plan) {
     if (_i == 6) attr.first_element = 64;
     if (_i == 7) attr.columns = 64;
     if (_i == 8) attr.matrix_elements -= COLS, c.out[0].rows -= 2, attr.matrix_stride--;
-    if (_i == 9) c.out[0].cols = c.out[0].ld = 5, c.out[0].rows = 2;
+    if (_i == 9) attr.matrices = 0, c.out[0].cols = c.out[0].ld = 5, c.out[0].rows = 2;
     for (uint32_t r = 0; r < machine.n; r++) {
         machine_turn_to(&machine.runners[r]);
         ck_assert_int_eq(machine.runners[r].kernels[PL_OP_DEQUANT4](machine.runners[r].dev, &c),
