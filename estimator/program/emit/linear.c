@@ -290,16 +290,23 @@ static void adapter_dx(struct pl_builder *b, enum pl_slot slot, struct pl_val da
     product_dx(b, pl_build_tokens(b, da), a_arg(b, ad), now(b, dx), 1.0f, adds);
 }
 
-/* dx += d(da A), d = the dropout mask of the forward pass */
-static void dropped_dx(struct pl_builder *b, enum pl_slot slot, struct pl_val da, uint32_t dx) {
+/* dx (=|+=) d(da A), d = the dropout mask of the forward pass */
+static void dropped_dx(struct pl_builder *b, enum pl_slot slot, struct pl_val da, uint32_t dx,
+                       bool adds) {
     uint32_t dropped =
         pl_build_activation(b, "d_dropped", PL_ROWS_TOKENS, b->p->tensors[dx].dims[1]);
     adapter_dx(b, slot, da, dropped, false);
     const struct pl_attr attr = dropout_attr(b, slot, dx);
-    struct pl_operand in[] = {now(b, dx), now(b, dropped), pl_arg(b->in.offsets),
-                              pl_arg(b->in.samples)};
+    const struct pl_operand d = now(b, dropped), of = pl_arg(b->in.offsets),
+                            samples = pl_arg(b->in.samples);
     struct pl_operand out[] = {now(b, dx)};
-    PL_EMIT(b, DROPOUT_BWD, attr, in, out);
+    if (adds) {
+        struct pl_operand in[] = {now(b, dx), d, of, samples};
+        PL_EMIT(b, DROPOUT_BWD, attr, in, out);
+    } else {
+        struct pl_operand in[] = {d, of, samples};
+        PL_EMIT(b, DROPOUT, attr, in, out);
+    }
 }
 
 /* Gradients of the matrix itself and of its bias. */
@@ -334,14 +341,14 @@ static void base_dx(struct pl_builder *b, enum pl_slot slot, struct pl_operand d
 
 static void input_bwd(struct pl_builder *b, const struct pl_linear_bwd *g) {
     if (g->dx == PL_NONE || b->err != PL_ERR_OK) return;
-    const bool adapts = g->da.id != PL_NONE, first = adapts && !b->drops && !b->experts;
-    if (first) adapter_dx(b, g->slot, g->da, g->dx, g->adds);
-    base_dx(b, g->slot, g->dy, g->dx, g->adds || first);
-    if (!adapts || first) return;
-    if (b->drops)
-        dropped_dx(b, g->slot, g->da, g->dx);
-    else
-        adapter_dx(b, g->slot, g->da, g->dx, true);
+    const bool adapts = g->da.id != PL_NONE;
+    const bool first = adapts && !b->experts; /* as in pl_build_linear() */
+    if (!first) base_dx(b, g->slot, g->dy, g->dx, g->adds);
+    if (adapts && b->drops)
+        dropped_dx(b, g->slot, g->da, g->dx, g->adds || !first);
+    else if (adapts)
+        adapter_dx(b, g->slot, g->da, g->dx, g->adds || !first);
+    if (first) base_dx(b, g->slot, g->dy, g->dx, true);
 }
 
 static void weights_bwd(struct pl_builder *b, const struct pl_linear_bwd *g) {
