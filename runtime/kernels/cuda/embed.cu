@@ -104,9 +104,10 @@ static __device__ __forceinline__ void add_tokens(const pl_mat<S> &dx, uint32_t 
     }
 }
 
-/* dw[id] += rows of dx with that id */
+/* dw[id] += rows of dx with that id. For single elements the compiler would spill registers to have
+ * more blocks on a multiprocessor, so one is asked for; 0 leaves the number to it. */
 template <typename S, typename D, int V>
-static __global__ void __launch_bounds__(BWD_BLOCK)
+static __global__ void __launch_bounds__(BWD_BLOCK, V == 1 ? 1 : 0)
     embed_bwd(const int32_t *__restrict__ ids, const int32_t *__restrict__ order, pl_mat<S> dx,
               pl_mat<D> dw, uint32_t n, uint64_t cols, uint64_t vocab, int64_t padding_idx,
               float scale, uint32_t slabs) {

@@ -25,9 +25,15 @@ __device__ __forceinline__ float sum_of_column(float x) {
     return x;
 }
 
+/* Blocks of a multiprocessor, at least; 0: the compiler decides. With four rows it would spill
+ * registers on Blackwell to have more than three. */
+constexpr int least_blocks(int rows) {
+    return rows == 4 ? 3 : 0;
+}
+
 /* R rows of a state a lane: keys of at most SHARERS * R columns. */
 template <typename T, int R>
-__global__ void __launch_bounds__(THREADS) walk_states(const forward<T> f) {
+__global__ void __launch_bounds__(THREADS, least_blocks(R)) walk_states(const forward<T> f) {
     PL_SHARED(float, shared); /* q, k [STAGE,SHARERS*R] each, then alpha, beta [STAGE] */
     constexpr uint32_t ROWS = SHARERS * R;
     const delta<T> &t = f.t;

@@ -282,7 +282,9 @@ template <typename T> __device__ void run_chunk(chunk<T> &c, uint32_t key_head, 
     }
 }
 
-template <typename T> __global__ void __launch_bounds__(THREADS) walk_back(const backward<T> b) {
+/* Two blocks are on a multiprocessor. Without that number the compiler aims at more blocks, or at
+ * longer chains of loads, and spills registers for them. */
+template <typename T> __global__ void __launch_bounds__(THREADS, 2) walk_back(const backward<T> b) {
     PL_SHARED(float, shared); /* the arrays of a chunk, then a float per warp */
     const uint32_t key_head = blockIdx.x % b.t.key_heads, group = b.t.heads / b.t.key_heads;
     float *at = b.scratch + blockIdx.x * b.floats_per_block;

@@ -66,9 +66,10 @@ __global__ void __launch_bounds__(THREADS) gated_norms(const gated<T> t) {
     }
 }
 
-/* A block has a strip of norms; its warps keep their sums of dw in rows of shared memory. */
+/* A block has a strip of norms; its warps keep their sums of dw in rows of shared memory. One block
+ * of a multiprocessor is asked for, and eight are there: the compiler would spill for a ninth. */
 template <typename T, int V>
-__global__ void __launch_bounds__(THREADS) gated_norms_bwd(const gated<T> t) {
+__global__ void __launch_bounds__(THREADS, 1) gated_norms_bwd(const gated<T> t) {
     PL_SHARED(float, shared); /* [WARPS,D] where there is a dw */
     const uint32_t warp = threadIdx.x / PL_WARP, lane = threadIdx.x % PL_WARP;
     const uint32_t begin = blockIdx.x * t.strip;
