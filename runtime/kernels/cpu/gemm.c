@@ -4,8 +4,8 @@
  * A task owns a part of C and walks k in blocks of PL_GEMM_DEPTH. Within a block the columns go by
  * in panels that stay in the nearest caches while the rows of A pass over them (the order of Goto
  * and van de Geijn, 2008, with its two inner loops alone: parts are made small instead). Tiles add
- * to C itself where it is fp32 and its rows are whole vectors; else to fp32 sums in the
- * scratch, which are rounded once.
+ * to C itself where it is fp32 and its rows are whole vectors; else to fp32 sums in the scratch,
+ * which are rounded once, in the registers of the last tile where C is bf16.
  * Where both operands are bf16 and the level multiplies pairs of them, k goes by in pairs.
  *   G1  an element is one chain of fused additions along k in blocks of a depth that k alone
  *       decides, so its bits depend neither on the cut into parts nor on threads */
@@ -27,7 +27,9 @@ struct product {
     struct pl_gemm_room room;
     bool turned; /* computes the transpose of C */
     bool direct; /* tiles write to C */
+    bool rounds; /* tiles round to C, which is bf16 */
     bool pairs;  /* of bf16 */
+    bool copied; /* rows of A are, wherever they lie */
 };
 
 /* Rows and columns of one task: C[m0:m0+rows, n0:n0+cols]. */
@@ -66,7 +68,7 @@ static double time_of(const struct product *p, const struct limits *l, uint32_t 
 }
 
 static void split(struct product *p, const struct limits *l, uint32_t threads) {
-    const uint64_t most = (uint64_t)threads * PARTS_A_THREAD;
+    const uint64_t most = threads == 1 ? 1 : (uint64_t)threads * PARTS_A_THREAD;
     const uint64_t least_m = pl_u64_div_up(p->m, l->rows), least_n = pl_u64_div_up(p->n, l->cols);
     struct product best = *p;
     double best_time = INFINITY;
@@ -98,19 +100,6 @@ static struct scratch scratch_of(const struct product *p, uint32_t worker) {
     return s;
 }
 
-/* All rows pass over one panel. tile: set up for the first row. The copy of the next panel would
- * wait for memory, so a piece of it is prefetched with each tile. */
-static void multiply_panel(const struct pl_left *left, uint64_t rows, struct pl_tile tile,
-                           struct pl_ahead next) {
-    const uint32_t vectors = (uint32_t)(tile.ldb / PL_LANES), most = pl_tile_rows(vectors);
-    const uint64_t piece = pl_u64_div_up(next.rows, pl_u64_div_up(rows, most));
-    for (uint64_t i = 0; i < rows; i += most, tile.c += most * tile.ldc) {
-        tile.a = pl_left_at(left, i);
-        pl_ask_for_rows(&next, piece);
-        PL_LEVEL_NAME(pl_tile_run)(&tile, (uint32_t)pl_u64_min(most, rows - i), vectors);
-    }
-}
-
 /* C = bias, or C += bias: the product then adds to it. */
 static void begin_with_bias(const struct pl_gemm *g, const struct part *t) {
     float bias[PL_GEMM_COLS];
@@ -122,32 +111,6 @@ static void begin_with_bias(const struct pl_gemm *g, const struct part *t) {
             for (uint64_t j = 0; j < n; j++)
                 c[j] = g->adds ? c[j] + bias[j] : bias[j];
         }
-    }
-}
-
-/* Adds the terms of [k0, k0+depth) of the part to C or to the sums. */
-static void add_block(const struct product *p, const struct part *t, uint64_t k0, uint64_t depth,
-                      const struct scratch *s) {
-    const struct pl_gemm *g = p->g;
-    const struct pl_block rows = {t->m0, t->rows, k0, depth, p->pairs};
-    const struct pl_left left = pl_block_left(&g->a, g->trans_a, &rows, s->left);
-    struct pl_tile tile = {.rs = left.rs,
-                           .ks = left.ks,
-                           .k = p->pairs ? pl_u64_div_up(depth, 2) : depth,
-                           .b = s->right,
-                           .alpha = g->alpha,
-                           .pairs = p->pairs,
-                           .ldc = p->direct ? g->c.ld : p->part_n,
-                           .add = k0 || (p->direct && (g->adds || g->bias.p))};
-    struct pl_block columns = {t->n0, pl_tile_cols(t->cols), k0, depth, p->pairs};
-    while (columns.side > 0) {
-        const uint64_t col = columns.side0 - t->n0;
-        tile.ldb = pl_u64_round_up(columns.side, PL_LANES);
-        pl_block_right(&g->b, !g->trans_b, &columns, (uint32_t)tile.ldb, s->right);
-        tile.c = p->direct ? pl_at(&g->c, t->m0, t->n0 + col) : s->sums + col;
-        columns.side0 += columns.side;
-        columns.side = pl_tile_cols(t->cols - col - columns.side);
-        multiply_panel(&left, t->rows, tile, pl_ahead_of(&g->b, !g->trans_b, &columns));
     }
 }
 
@@ -169,6 +132,200 @@ static void finish_row(const struct pl_gemm *g, uint64_t row, uint64_t col, uint
     pl_narrow(c, g->c.dtype, sums, n);
 }
 
+/* A block of k of a part: rows of A by panels of columns of B.
+ *
+ * Memory is slower than the tiles, so a tile prefetches what will be packed after it: rows of A
+ * while they pass for the first time, and a piece of the next panels. */
+struct pass {
+    const struct product *p;
+    const struct part *t;
+    struct pl_block rows; /* of A */
+    struct pl_left left;
+    const struct scratch *s;
+    bool is_first, is_last; /* block of the part */
+};
+
+/* Panels of B that are packed together, as they are needed or while the ones before are used. */
+struct stretch {
+    struct pl_block columns;
+    float *panels;
+    uint32_t width, all;  /* of a panel, and of all side by side */
+    uint64_t piece, done; /* along k where B is stored so, else along the columns */
+};
+
+/* Rows of A that lie with k along them are copied a group at a time, before they are used first. */
+static bool copies_groups(const struct pass *b) {
+    const struct pl_gemm *g = b->p->g;
+    return !g->trans_a && (b->rows.copied || pl_left_is_copied(&g->a, false, b->rows.pairs));
+}
+
+static struct pl_block rows_from(const struct pass *b, uint64_t row, uint64_t n) {
+    struct pl_block at = b->rows;
+    row = pl_u64_min(row, at.side);
+    at.side0 += row;
+    at.side = pl_u64_min(n, at.side - row);
+    return at;
+}
+
+static void lay_out_rows(struct pass *b) {
+    const struct pl_block at = copies_groups(b) ? rows_from(b, 0, PL_TILE_MAX_ROWS) : b->rows;
+    b->left = pl_block_left(&b->p->g->a, b->p->g->trans_a, &at, b->s->left);
+}
+
+static void lay_out_group(const struct pass *b, uint64_t row) {
+    const struct pl_block at = rows_from(b, row, PL_TILE_MAX_ROWS);
+    pl_block_left(&b->p->g->a, false, &at, b->s->left + row / PL_TILE_MAX_ROWS * b->left.group);
+}
+
+static struct pl_block piece_of(const struct pass *b, const struct stretch *n) {
+    struct pl_block at = n->columns;
+    if (b->p->g->trans_b) {
+        at.side0 += n->done;
+        at.side = pl_u64_min(n->piece, at.side - n->done);
+    } else {
+        at.k0 += n->done;
+        at.depth = pl_u64_min(n->piece, at.depth - n->done);
+    }
+    return at;
+}
+
+/* All of a stretch, or a piece along k. */
+static void pack(const struct pass *b, const struct stretch *n, const struct pl_block *at) {
+    const uint64_t before = at->k0 - n->columns.k0;
+    pl_block_right(&b->p->g->b, !b->p->g->trans_b, at, n->all,
+                   n->panels + (at->pairs ? before / 2 : before) * n->all);
+}
+
+/* A piece was asked for: it is packed if it has a place of its own, else all are in the end. */
+static void pack_piece(const struct pass *b, struct stretch *n, const struct pl_block *piece,
+                       bool has_place) {
+    const bool is_left = piece->side > 0 && piece->depth > 0;
+    n->done += b->p->g->trans_b ? piece->side : piece->depth;
+    if (has_place && is_left) pack(b, n, piece);
+}
+
+static void finish_tile(const struct pass *b, const struct pl_tile *tile, uint64_t row,
+                        uint64_t rows, const struct pl_block *columns) {
+    for (uint64_t i = 0; i < rows; i++)
+        finish_row(b->p->g, b->t->m0 + row + i, columns->side0, columns->side,
+                   tile->c + i * tile->ldc);
+}
+
+/* All rows pass over one panel, whose columns of B these are. tile: set up for the first row. */
+static void multiply_panel(const struct pass *b, struct pl_tile tile,
+                           const struct pl_block *columns, struct stretch *next, bool has_place) {
+    const struct product *p = b->p;
+    const uint32_t vectors = (uint32_t)pl_u64_div_up(columns->side, PL_LANES);
+    const uint32_t most = pl_tile_rows(vectors);
+    const bool is_first = columns->side0 == b->t->n0;
+    const bool finishes = b->is_last && !p->direct && !p->turned, rounds = finishes && p->rounds;
+    const bool keeps = !b->is_first || !b->is_last || !finishes;
+    for (uint64_t i = 0; i < b->rows.side; i += most) {
+        const struct pl_block piece = piece_of(b, next);
+        const uint64_t n = pl_u64_min(most, b->rows.side - i);
+        if (is_first && i && i % PL_TILE_MAX_ROWS == 0 && copies_groups(b)) lay_out_group(b, i);
+        tile.a = pl_left_at(&b->left, i);
+        if (is_first && !p->g->trans_a) {
+            const struct pl_block below = rows_from(b, i + PL_TILE_MAX_ROWS, most);
+            pl_look_ahead(&tile.ahead[0], &p->g->a, false, &below);
+        }
+        pl_look_ahead(&tile.ahead[1], &p->g->b, !p->g->trans_b, &piece);
+        if (rounds) tile.end = pl_at(&p->g->c, b->t->m0 + i, columns->side0);
+        PL_LEVEL_NAME(pl_tile_run)(&tile, (uint32_t)n, vectors);
+        pack_piece(b, next, &piece, has_place);
+        if (finishes && !rounds) finish_tile(b, &tile, i, n, columns);
+        if (keeps) tile.c += most * tile.ldc;
+    }
+}
+
+/* Where panels lie: in the room for them, or `panels` at a time, twice, in what the rows of the
+ * part leave of their room, so that the next ones can be packed while tiles use the others. */
+struct places {
+    float *at[2];
+    uint64_t panels;
+};
+
+#define MOST_PANELS 4 /* packed together: pieces of rows of B that are long enough for caches */
+
+static struct places places_of(const struct pass *b) {
+    const struct pl_gemm_room *room = &b->p->room;
+    const uint64_t depth = pl_u64_div_up(b->rows.depth, b->rows.pairs ? 2 : 1);
+    const uint64_t whole = pl_u64_round_up(depth, PL_GEMM_LINE);
+    const uint64_t panel = PL_GEMM_PANEL * whole;
+    const bool has_rows = b->p->g->trans_a || copies_groups(b);
+    const uint64_t rows =
+        !has_rows ? 0 : pl_u64_round_up(b->rows.side, PL_TILE_MAX_ROWS) * (whole + PL_GEMM_PAD);
+    const uint64_t free = room->left + room->right - pl_u64_min(rows, room->left);
+    if (b->p->g->trans_b || free < 2 * panel)
+        return (struct places){.at = {b->s->right, b->s->right}, .panels = 1};
+    const uint64_t panels = pl_u64_min(free / (2 * panel), MOST_PANELS);
+    float *first = b->s->left + rows;
+    return (struct places){{first, first + panels * panel}, panels};
+}
+
+/* The panels of one width from a column of the part on. */
+static struct stretch stretch_from(const struct pass *b, const struct places *at, uint64_t col,
+                                   int place) {
+    const uint64_t most = col ? at->panels : 1;
+    struct stretch n = {.columns = b->rows, .panels = at->at[place]};
+    const uint64_t left = b->t->cols - col, width = pl_tile_cols(left);
+    uint64_t panels = 1;
+    while (panels < most && pl_tile_cols(left - panels * width) == width)
+        panels++;
+    n.columns.side0 = b->t->n0 + col;
+    n.columns.side = panels * width;
+    n.width = (uint32_t)pl_u64_round_up(width, PL_LANES);
+    n.all = (uint32_t)panels * n.width;
+    return n;
+}
+
+/* Cuts the packing of the next panels into as many pieces as there are tiles before them. */
+static void cut(const struct pass *b, const struct stretch *now, struct stretch *next) {
+    const uint64_t panels = pl_u64_div_up(now->columns.side, now->width);
+    const uint64_t tiles =
+        panels * pl_u64_div_up(b->rows.side, pl_tile_rows(now->width / PL_LANES));
+    const uint64_t all = b->p->g->trans_b ? next->columns.side : next->columns.depth;
+    next->piece = pl_u64_round_up(pl_u64_div_up(all, tiles), 2);
+}
+
+/* Adds the terms of a block of k to C or to the sums. */
+static void add_block(struct pass *b) {
+    const struct product *p = b->p;
+    const struct pl_gemm *g = p->g;
+    const struct part *t = b->t;
+    const struct places at = places_of(b);
+    const bool has_place = at.at[0] != at.at[1];
+    lay_out_rows(b);
+    struct pl_tile tile = {.rs = b->left.rs,
+                           .ks = b->left.ks,
+                           .k = p->pairs ? pl_u64_div_up(b->rows.depth, 2) : b->rows.depth,
+                           .alpha = g->alpha,
+                           .pairs = p->pairs,
+                           .ldc = p->direct ? g->c.ld : p->part_n,
+                           .ldend = g->c.ld,
+                           .end_adds = g->adds,
+                           .add = b->rows.k0 || (p->direct && (g->adds || g->bias.p))};
+    struct stretch now = stretch_from(b, &at, 0, 0);
+    int place = 0;
+    for (pack(b, &now, &now.columns); now.columns.side > 0;) {
+        struct stretch next =
+            stretch_from(b, &at, now.columns.side0 + now.columns.side - t->n0, place ^= 1);
+        cut(b, &now, &next);
+        tile.ldb = now.all;
+        tile.b = now.panels;
+        for (uint64_t done = 0; done < now.columns.side; done += now.width, tile.b += now.width) {
+            struct pl_block columns = now.columns;
+            columns.side0 += done;
+            columns.side = pl_u64_min(now.width, now.columns.side - done);
+            const uint64_t col = columns.side0 - t->n0;
+            tile.c = p->direct ? pl_at(&g->c, t->m0, t->n0 + col) : b->s->sums + col;
+            multiply_panel(b, tile, &columns, &next, has_place);
+        }
+        if (!has_place && next.columns.side > 0) pack(b, &next, &next.columns);
+        now = next;
+    }
+}
+
 /* The sums are those of C^T: a column of them is a piece of a row of C. */
 static void finish_turned(const struct product *p, const struct part *t, const float *sums) {
     float row[PL_GEMM_COLS];
@@ -184,13 +341,17 @@ static void run_part(void *arg, uint32_t task, uint32_t worker) {
     const struct part t = part_of(p, task);
     const struct scratch s = scratch_of(p, worker);
     if (p->direct && p->g->bias.p) begin_with_bias(p->g, &t);
-    for (uint64_t k0 = 0; k0 < p->k; k0 += p->depth)
-        add_block(p, &t, k0, pl_u64_min(p->depth, p->k - k0), &s);
-    if (p->turned)
-        finish_turned(p, &t, s.sums);
-    else if (!p->direct)
-        for (uint64_t i = 0; i < t.rows; i++)
-            finish_row(p->g, t.m0 + i, t.n0, t.cols, s.sums + i * p->part_n);
+    for (uint64_t k0 = 0; k0 < p->k; k0 += p->depth) {
+        const uint64_t depth = pl_u64_min(p->depth, p->k - k0);
+        struct pass b = {.p = p,
+                         .t = &t,
+                         .rows = {t.m0, t.rows, k0, depth, p->pairs, p->copied},
+                         .s = &s,
+                         .is_first = k0 == 0,
+                         .is_last = k0 + depth == p->k};
+        add_block(&b);
+    }
+    if (p->turned) finish_turned(p, &t, s.sums);
 }
 
 /* ---- the whole ---- */
@@ -233,7 +394,8 @@ static struct limits limits_of(const struct product *p) {
     const struct pl_gemm *g = p->g;
     const bool copied = pl_left_is_copied(&g->a, g->trans_a, p->pairs);
     return (struct limits){.rows = copied || !p->direct ? PL_GEMM_ROWS : UINT64_MAX / 2,
-                           .cols = p->direct ? UINT64_MAX / 2 : PL_GEMM_COLS,
+                           .cols = p->direct || (p->rounds && p->depth >= p->k) ? UINT64_MAX / 2
+                                                                                : PL_GEMM_COLS,
                            .left_cost = !copied      ? 0
                                         : g->trans_a ? TURNED
                                                      : COPIED,
@@ -270,9 +432,12 @@ static struct product plan(const struct pl_gemm *g, uint32_t threads, struct pl_
     p.k = g->trans_a ? g->a.rows : g->a.cols;
     p.room = room_of(g, p.k);
     p.direct = goes_to_c(&p);
+    p.rounds = g->c.dtype == PL_DTYPE_BF16 && !g->bias.p && !p.turned && p.n % PL_GEMM_LINE == 0;
     p.pairs = PL_HAS_PAIRS && g->a.dtype == PL_DTYPE_BF16 && g->b.dtype == PL_DTYPE_BF16;
-    const struct limits limits = limits_of(&p);
+    /* Tiles of one vector have the most rows, which often lie in one set of the first cache. */
+    p.copied = p.turned && p.n <= PL_LANES && p.room.left;
     p.depth = depth_of(p.k, p.pairs);
+    const struct limits limits = limits_of(&p);
     split(&p, &limits, p.m * p.n < SERIAL_PRODUCT / (p.k + 1) ? 1 : threads);
     p.parts_n = pl_u64_div_up(p.n, p.part_n);
     return p;

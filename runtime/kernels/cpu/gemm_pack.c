@@ -60,7 +60,7 @@ static struct pl_left widen_rows(const struct pl_view *a, const struct pl_block 
 struct pl_left PL_LEVEL_NAME(pl_gemm_left)(const struct pl_view *a, bool k_first,
                                            const struct pl_block *at, float *panel) {
     if (k_first) return turn_left(a, at, panel);
-    if (pl_left_is_copied(a, k_first, false)) return widen_rows(a, at, panel);
+    if (at->copied || pl_left_is_copied(a, k_first, false)) return widen_rows(a, at, panel);
     return (struct pl_left){
         .p = pl_at(a, at->side0, at->k0), .rs = a->ld, .ks = 1, .group = GROUP * a->ld};
 }

@@ -20,6 +20,7 @@
 struct pl_block {
     uint64_t side0, side, k0, depth;
     bool pairs;
+    bool copied; /* rows of op(A) are, even if they could be used in place */
 };
 
 /* Rows of op(A) in fp32: element (r,k) is p[r/G*group + r%G*rs + k*ks], G = PL_TILE_MAX_ROWS. */
@@ -43,8 +44,8 @@ static inline const float *pl_left_at(const struct pl_left *l, uint64_t row) {
     return l->p + row / PL_TILE_MAX_ROWS * l->group + row % PL_TILE_MAX_ROWS * l->rs;
 }
 
-/* panel[depth][width] = columns of op(B), at most PL_TILE_COLS; width = whole vectors.
- * k_first: B is stored [k][columns]. */
+/* panel[depth][width] = columns of op(B); width = whole vectors.
+ * k_first: B is stored [k][columns]; else at most PL_TILE_COLS columns. */
 void PL_LEVEL_NAME(pl_gemm_right)(const struct pl_view *b, bool k_first, const struct pl_block *at,
                                   uint32_t width, float *panel);
 
@@ -75,26 +76,15 @@ static inline void pl_block_right(const struct pl_view *b, bool k_first, const s
     PL_LEVEL_NAME(pl_gemm_right)(b, k_first, at, width, panel);
 }
 
-/* The source that a panel will be copied from, so that it can be in the second cache by then. */
-struct pl_ahead {
-    const char *p;
-    uint64_t rows, row_bytes, bytes; /* rows left, from one to the next, of each */
-};
-
-static inline struct pl_ahead pl_ahead_of(const struct pl_view *b, bool k_first,
-                                          const struct pl_block *at) {
-    const uint64_t row = k_first ? at->k0 : at->side0, col = k_first ? at->side0 : at->k0;
-    const uint64_t element = pl_float_bytes(b->dtype);
-    if (at->side == 0) return (struct pl_ahead){0};
-    return (struct pl_ahead){.p = pl_at(b, row, col),
-                             .rows = k_first ? at->depth : at->side,
-                             .row_bytes = b->ld * element,
-                             .bytes = (k_first ? at->side : at->depth) * element};
-}
-
-static inline void pl_ask_for_rows(struct pl_ahead *a, uint64_t rows) {
-    for (rows = pl_u64_min(rows, a->rows), a->rows -= rows; rows > 0; rows--, a->p += a->row_bytes)
-        pl_ask_for((uintptr_t)a->p, a->bytes);
+/* ahead = the memory of a block of a matrix. */
+static inline void pl_look_ahead(struct pl_ahead *ahead, const struct pl_view *v, bool k_first,
+                                 const struct pl_block *at) {
+    const uint64_t element = pl_float_bytes(v->dtype);
+    ahead->p = pl_at(v, k_first ? at->k0 : at->side0, k_first ? at->side0 : at->k0);
+    ahead->rows = at->side == 0 ? 0 : k_first ? at->depth : at->side;
+    ahead->row_bytes = v->ld * element;
+    ahead->bytes = (k_first ? at->side : at->depth) * element;
+    ahead->at = 0;
 }
 
 #endif

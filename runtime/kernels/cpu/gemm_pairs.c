@@ -48,7 +48,7 @@ struct pl_left PL_LEVEL_NAME(pl_pairs_left)(const struct pl_view *a, bool k_firs
         join_rows(a, at, PL_TILE_MAX_ROWS, group, panel);
         return (struct pl_left){.p = panel, .rs = 1, .ks = PL_TILE_MAX_ROWS, .group = group};
     }
-    if (!pl_left_is_copied(a, k_first, true))
+    if (!at->copied && !pl_left_is_copied(a, k_first, true))
         return (struct pl_left){.p = pl_at(a, at->side0, at->k0),
                                 .rs = a->ld / 2,
                                 .ks = 1,
@@ -63,7 +63,7 @@ void PL_LEVEL_NAME(pl_pairs_right)(const struct pl_view *b, bool k_first, const 
     float rows[PL_GEMM_PANEL][PL_GEMM_DEPTH];
     const uint64_t depth = pl_u64_div_up(at->depth, 2);
     struct pl_view pairs = {.p = b->p, .ld = b->ld / 2, .dtype = PL_DTYPE_F32};
-    struct pl_block block = {at->side0, at->side, at->k0 / 2, depth, false};
+    struct pl_block block = {at->side0, at->side, at->k0 / 2, depth, false, false};
     if (k_first) {
         join_rows(b, at, width, PL_LANES, panel);
         return;

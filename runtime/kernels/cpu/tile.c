@@ -1,4 +1,5 @@
 /* tile.c - one function per size of a tile, so that its sums are registers. */
+#include "runtime/kernels/cpu/simd.h"
 #include "runtime/kernels/cpu/tile.h"
 
 /* Sums are registers only if every loop over them is unrolled. */
@@ -6,6 +7,22 @@
 
 /* The kinds of elements that A and B may have. */
 enum { NUMBERS, PAIRS };
+
+/* As store() does, rounded to bf16 at once: the sums are not written and read again. */
+static inline __attribute__((always_inline)) void round_off(const struct pl_tile *t,
+                                                            pl_vec (*sum)[PL_TILE_VECTORS],
+                                                            const int rows, const int vectors) {
+    const pl_vec alpha = t->alpha - (pl_vec){0};
+    uint16_t *row = t->end;
+    UNROLLED for (int r = 0; r < rows; r++, row += t->ldend) {
+        UNROLLED for (int v = 0; v < vectors; v++) {
+            pl_vec x = pl_vec_rounded(alpha * sum[r][v]);
+            if (t->add) x += pl_vec_load(t->c + (size_t)r * t->ldc + v * PL_LANES);
+            if (t->end_adds) x += pl_vec_get_BF16(row + v * PL_LANES);
+            pl_vec_put_BF16(row + v * PL_LANES, x);
+        }
+    }
+}
 
 /* rows and vectors are constants wherever this is expanded. The product is rounded before it is
  * added: a compiler that fused the two in some tiles only would let the cut into tiles show. */
@@ -33,29 +50,54 @@ static inline __attribute__((always_inline)) pl_vec add_product(pl_vec sum, floa
     return sum + x * column;
 }
 
+/* Steps of k between lines that are prefetched, and how many of each kind are: processors drop
+ * prefetches that come in a burst. */
+enum { STEPS = 2, LINES = 2 };
+
+static inline __attribute__((always_inline)) void ask(struct pl_ahead *a) {
+    for (int i = 0; i < LINES && a->rows > 0; i++) {
+        __builtin_prefetch(a->p + a->at, 0, 2);
+        a->at += PL_CACHE_LINE;
+        if (a->at < a->bytes) continue;
+        a->at = 0;
+        a->p += a->row_bytes;
+        a->rows--;
+    }
+}
+
 /* The tile below is the next one: its part of C is prefetched while this one is computed. A
  * prefetch after the last row does no harm. */
 static inline __attribute__((always_inline)) void
 multiply(const struct pl_tile *t, const int elements, const int rows, const int vectors) {
     pl_vec sum[PL_TILE_MAX_ROWS][PL_TILE_VECTORS];
+    const char *below = t->end ? (const char *)t->end : (const char *)t->c;
+    const size_t below_ld = t->end ? t->ldend * sizeof(uint16_t) : t->ldc * sizeof(float);
     const float *a = t->a, *b = t->b;
     const size_t rs = t->rs, ks = t->ks, ldb = t->ldb;
     UNROLLED for (int r = 0; r < rows; r++) {
         UNROLLED for (int v = 0; v < vectors; v++) {
             sum[r][v] = (pl_vec){0};
-            __builtin_prefetch(t->c + (size_t)(r + rows) * t->ldc + v * PL_LANES, 1);
+            __builtin_prefetch(below + (size_t)(r + rows) * below_ld + v * PL_CACHE_LINE, 1);
         }
     }
-    for (size_t k = t->k; k > 0; k--, a += ks, b += ldb) {
-        pl_vec column[PL_TILE_VECTORS];
-        UNROLLED for (int v = 0; v < vectors; v++) column[v] = pl_vec_load(b + v * PL_LANES);
-        UNROLLED for (int r = 0; r < rows; r++) {
-            const float x = a[(size_t)r * rs];
-            UNROLLED for (int v = 0; v < vectors; v++) sum[r][v] =
-                add_product(sum[r][v], x, column[v], elements);
+    struct pl_ahead left = t->ahead[0], right = t->ahead[1];
+    for (size_t k = 0; k < t->k; k += STEPS) {
+        ask(&left);
+        ask(&right);
+        for (size_t n = pl_u64_min(STEPS, t->k - k); n > 0; n--, a += ks, b += ldb) {
+            pl_vec column[PL_TILE_VECTORS];
+            UNROLLED for (int v = 0; v < vectors; v++) column[v] = pl_vec_load(b + v * PL_LANES);
+            UNROLLED for (int r = 0; r < rows; r++) {
+                const float x = a[(size_t)r * rs];
+                UNROLLED for (int v = 0; v < vectors; v++) sum[r][v] =
+                    add_product(sum[r][v], x, column[v], elements);
+            }
         }
     }
-    store(t, sum, rows, vectors);
+    if (t->end)
+        round_off(t, sum, rows, vectors);
+    else
+        store(t, sum, rows, vectors);
 }
 
 #define TILE_NAME(elements, rows, vectors) multiply_##elements##_##rows##x##vectors

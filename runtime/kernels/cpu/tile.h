@@ -31,6 +31,14 @@
 #endif
 #define PL_TILE_COLS (PL_TILE_VECTORS * PL_LANES)
 
+/* Rows of memory that something will be copied or read from soon, so that they can be in the second
+ * cache by then. */
+struct pl_ahead {
+    const char *p;
+    uint64_t rows, row_bytes, bytes; /* rows left, from one to the next, of each */
+    uint64_t at;                     /* bytes of the first row that were asked for */
+};
+
 /* C[rows, vectors*PL_LANES] = alpha * A B (+ C). Element (r,k) of A is a[r*rs + k*ks];
  * B and C are row-major with ldb and ldc. */
 struct pl_tile {
@@ -40,6 +48,12 @@ struct pl_tile {
     float alpha;
     bool add;
     bool pairs; /* elements of A and B are pairs of bf16, and k counts pairs: PL_HAS_PAIRS */
+    struct pl_ahead ahead[2]; /* prefetched on the way, a little at a time */
+    /* Where there is an `end`, the sum (+ C) is rounded to bf16 in it, after what it holds has been
+     * added if `end_adds`; C is only read. */
+    uint16_t *end;
+    size_t ldend;
+    bool end_adds;
 };
 void PL_LEVEL_NAME(pl_tile_run)(const struct pl_tile *t, uint32_t rows, uint32_t vectors);
 

@@ -79,6 +79,15 @@ static inline pl_vec pl_vec_get_BF16(const void *p) {
     return (pl_vec)(__builtin_convertvector(h, pl_vec_bits) << 16);
 }
 
+/* Rounds as pl_put_BF16 does. */
+static inline void pl_vec_put_BF16(void *p, pl_vec x) {
+    const pl_vec_bits u = (pl_vec_bits)x;
+    const pl_vec_bits rounded = u + 0x7FFFu + (u >> 16 & 1);
+    const pl_vec_bits is_nan = (pl_vec_bits)((u & 0x7FFFFFFFu) > 0x7F800000u);
+    const pl_vec_bits all = (rounded & ~is_nan) | ((u | 0x400000u) & is_nan);
+    *(pl_vec_halves_unaligned *)p = __builtin_convertvector(all >> 16, pl_vec_halves);
+}
+
 #if defined(__AVX512F__)
 static inline pl_vec pl_vec_get_F16(const void *p) {
     return (pl_vec)_mm512_cvtph_ps(_mm256_loadu_si256(p));
