@@ -238,7 +238,7 @@ static void multiply_panel(const struct pass *b, struct pl_tile tile,
     }
 }
 
-/* Where panels lie: in the room for them, or `panels` at a time, twice, in what the rows of the
+/* The places of panels: the room for one, or `panels` at a time, twice, in what the rows of the
  * part leave of their room, so that the next ones can be packed while tiles use the others. */
 struct places {
     float *at[2];

@@ -49,8 +49,8 @@ struct pl_tile {
     bool add;
     bool pairs; /* elements of A and B are pairs of bf16, and k counts pairs: PL_HAS_PAIRS */
     struct pl_ahead ahead[2]; /* prefetched on the way, a little at a time */
-    /* Where there is an `end`, the sum (+ C) is rounded to bf16 in it, after what it holds has been
-     * added if `end_adds`; C is only read. */
+    /* If `end` is set, the sum (+ C) is rounded to bf16 in it, after what it holds has been
+     * added if `end_adds` is; C is only read. */
     uint16_t *end;
     size_t ldend;
     bool end_adds;
