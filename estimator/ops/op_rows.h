@@ -289,7 +289,7 @@ PL_TRAFFIC(SWIGLU_CLAMPED, 1.25)
 PL_GRADIENT(SWIGLU_CLAMPED, SWIGLU_CLAMPED_BWD)
 
 PL_OP(SWIGLU_CLAMPED_BWD, swiglu_clamped_bwd, ROWS, ALONE,
-      "gu becomes d gu in place; 0 where a bound was passed. m as in swiglu_bwd",
+      "gu becomes d gu in place, 0 where a bound was passed; m as in swiglu_bwd",
       PL_IN(SWIGLU_CLAMPED_BWD, GU, "gu", FLOAT, IN_PLACE, P, F2)
       PL_IN(SWIGLU_CLAMPED_BWD, DM, "dm", FLOAT, NEEDED, P, F)
       PL_IN(SWIGLU_CLAMPED_BWD, M, "m", FLOAT, MAYBE_IN_PLACE, P, F),
@@ -521,8 +521,7 @@ PL_GRADIENT(GROUPED_LINEAR_DX, GROUPED_LINEAR_DW)
 PL_GRADIENT(GROUPED_LINEAR_DX, GROUPED_BIAS_GRAD)
 
 PL_OP(GROUPED_LINEAR_DW, grouped_linear_dw, PRODUCT, ALONE,
-      "dW_e (=|+=) alpha * dy^T x over the rows of every expert; without rows 0 where it is "
-      "written",
+      "dW_e (=|+=) alpha * dy^T x over the rows of every expert; written without rows: 0",
       PL_IN(GROUPED_LINEAR_DW, DY, "dy", FLOAT, NEEDED, P, O)
       PL_IN(GROUPED_LINEAR_DW, X, "x", FLOAT, NEEDED, P, K)
       PL_IN(GROUPED_LINEAR_DW, OFFSETS, "offsets", I32, NEEDED, EXPERT_ENDS, ONE)
@@ -600,8 +599,7 @@ PL_OP(SINK_BWD, sink_bwd, ROWS, ALONE,
       PL_OUT(SINK_BWD, DSINKS, "dsinks", FLOAT, IN_PLACE, H, ONE))
 PL_SCRATCH(SINK_BWD, pl_ws_sink_bwd, pl_ws_sink_bwd)
 
-PL_OP(SWIGLU_BWD, swiglu_bwd, ROWS, ALONE,
-      "gu becomes d gu in place; m, if it is there, what swiglu makes of gu, and may be dm itself",
+PL_OP(SWIGLU_BWD, swiglu_bwd, ROWS, ALONE, "gu becomes d gu; m as in swiglu, may be dm itself",
       PL_IN(SWIGLU_BWD, GU, "gu", FLOAT, IN_PLACE, N, F2)
       PL_IN(SWIGLU_BWD, DM, "dm", FLOAT, NEEDED, N, F)
       PL_IN(SWIGLU_BWD, M, "m", FLOAT, MAYBE_IN_PLACE, N, F),
@@ -609,8 +607,7 @@ PL_OP(SWIGLU_BWD, swiglu_bwd, ROWS, ALONE,
       PL_OUT(SWIGLU_BWD, M, "m", FLOAT, OPTIONAL, N, F))
 PL_TRAFFIC(SWIGLU_BWD, 1.25)
 
-PL_OP(GEGLU_BWD, geglu_bwd, ROWS, ALONE,
-      "gu becomes d gu in place; m, if it is there, what geglu makes of gu, and may be dm itself",
+PL_OP(GEGLU_BWD, geglu_bwd, ROWS, ALONE, "gu becomes d gu; m as in geglu, may be dm itself",
       PL_IN(GEGLU_BWD, GU, "gu", FLOAT, IN_PLACE, N, F2)
       PL_IN(GEGLU_BWD, DM, "dm", FLOAT, NEEDED, N, F)
       PL_IN(GEGLU_BWD, M, "m", FLOAT, MAYBE_IN_PLACE, N, F),
@@ -774,8 +771,7 @@ PL_OP(NEST4, nest4, ROWS, ALONE,
       PL_OUT(NEST4, NESTED, "nested", F32, NEEDED, NESTS, ONE))
 
 PL_OP(NARROW, narrow, ROWS, TOGETHER,
-      "y = x, rounded to the type of y, in the columns from attr.first_element on, and 0 in the "
-      "others",
+      "y = x, rounded, in the columns from attr.first_element on, and 0 in the others",
       PL_IN(NARROW, X, "x", FLOAT, NEEDED, O, K),
       PL_OUT(NARROW, Y, "y", FLOAT, NEEDED, O, C))
 

@@ -22,8 +22,8 @@
 struct pl_step_time {
     double compute_seconds, link_seconds; /* in order: their sum */
     double copy_seconds; /* of compute_seconds, those of copies that have a stream of their own */
-    double overlapped_seconds;            /* 0: not known, of a brief program */
-    double sent_bytes;                    /* by this rank */
+    double overlapped_seconds; /* 0: not known, of a brief program */
+    double sent_bytes;         /* by this rank */
 };
 static inline double pl_step_in_order(const struct pl_step_time *t) {
     return t->compute_seconds + t->link_seconds;

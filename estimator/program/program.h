@@ -413,8 +413,8 @@ static inline bool pl_tensor_is_held(const struct pl_program *p, const struct pl
  * first two change gradients, the norm and the clip alone. */
 struct pl_step_ops {
     struct pl_phase_range micro, norm, commit;
-    /* Of `micro`, where it scores its samples itself: the ops before the first that needs the
-     * weights of their targets, and those from it on. */
+    /* The two parts of a `micro` that scores its samples itself: the ops before the first that
+     * needs the weights of their targets, and those from it on. */
     struct pl_phase_range score, learn;
 };
 struct pl_step_ops pl_program_step_ops(const struct pl_program *p);

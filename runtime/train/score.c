@@ -232,7 +232,8 @@ static enum pl_phase scoring_phase(struct pl_run *r) {
     return pl_shape_scoring_phase(&pl_run_rung(r)->planned.program->shape);
 }
 
-/* What micro-batches that score themselves lack: partners, and the reference. */
+/* Computes the scores that micro-batches lack which score themselves: those of partners, and of the
+ * reference. */
 static pl_err score_others(struct pl_run *r, struct pl_diag *d) {
     pl_err err = begin_scores(r, d);
     if (err == PL_ERR_OK && pl_run_rung(r)->planned.program->shape.has_partners) {

@@ -187,7 +187,7 @@ START_TEST(one_device_is_the_job_as_it_is) {
     const struct pl_speed speed = pl_speed_nominal(&traits);
     const struct pl_program *p = whole.program;
     const struct pl_load load = {r->steps, (double)p->tokens * r->steps,
-                                 (double)p->tokens * r->steps, job.max_seq_length};
+                                 (double)p->tokens * r->steps, job.max_seq_length, false};
     ck_assert_int_eq(pl_plan_step_time(whole.plan, &speed, link_of("100g"), r->steps, &t, NULL),
                      PL_ERR_OK);
     ck_assert_double_eq(pl_step_in_order(&r->time),

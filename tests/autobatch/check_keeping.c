@@ -89,7 +89,7 @@ START_TEST(whole_pairs_are_kept_without_a_budget_and_others_are_not) {
 }
 END_TEST
 
-/* What is added is the log-probabilities of the targets. */
+/* The log-probabilities of the targets are added. */
 START_TEST(whole_pairs_take_two_numbers_a_target_more) {
     set("batch_size", "4");
     const uint64_t kept = needed_with("true"), twice = needed_with("false");

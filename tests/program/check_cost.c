@@ -180,7 +180,7 @@ START_TEST(micro_batches_repeat_and_the_update_does_not) {
     struct pl_load load = pl_load_full(p);
     double one[PL_COST_COUNT], three[PL_COST_COUNT];
     pl_program_step_seconds(p, &cpu, &load, one);
-    load = (struct pl_load){3, 3 * load.tokens, 3 * load.targets, load.length};
+    load = (struct pl_load){3, 3 * load.tokens, 3 * load.targets, load.length, false};
     pl_program_step_seconds(p, &cpu, &load, three);
     ck_assert_double_eq_tol(three[PL_COST_PRODUCT], 3 * one[PL_COST_PRODUCT], 1e-9);
     ck_assert_double_eq_tol(three[PL_COST_ATTENTION], 3 * one[PL_COST_ATTENTION], 1e-9);

@@ -13,7 +13,7 @@ static struct pl_program program = {.ops = ops, .n_ops = N_OPS, .tokens = 8};
 static struct pl_plan plan = {.program = &program};
 static struct pl_exec e;
 static struct pl_profile f;
-static const struct pl_load load = {1, 8, 8, 4};
+static const struct pl_load load = {1, 8, 8, 4, false};
 
 static void begin(bool every) {
     struct pl_diag d = {0};

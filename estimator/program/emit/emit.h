@@ -23,7 +23,7 @@ struct pl_adapter_slot {
     uint32_t read_a, read_b[PL_MAX_PARTS]; /* the tensors that products read: these themselves, or
                                               copies of the layer at hand in the type of its
                                               activations */
-    uint32_t read_all_b; /* all of B as one matrix [out, n_parts*r], or PL_NONE */
+    uint32_t read_all_b;                   /* all of B as one matrix [out, n_parts*r], or PL_NONE */
     uint32_t row0[PL_MAX_PARTS], rows[PL_MAX_PARTS]; /* columns of the slot's output, for each
                                                         part */
 };
