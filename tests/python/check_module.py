@@ -209,6 +209,17 @@ class Estimates(unittest.TestCase):
         self.assertEqual((estimate.verdict, estimate.fits), ("no", False))
         self.assertEqual(estimate.refusal, "RUNTIME_FULL_FT_MODEL_TOO_LARGE")
 
+    def test_a_model_too_large_for_a_full_fine_tune_is_refused_before_any_estimate(self):
+        for budget in ({}, {"vram_budget": "32GB"}, {"vram_budget": "500GB"}):
+            with self.assertRaises(plimsoll.PlimsollError) as caught:
+                plimsoll.Trainer("Qwen/Qwen2.5-7B-Instruct", mode="full", **budget)
+            self.assertEqual((caught.exception.code, caught.exception.exit_status),
+                             ("RUNTIME_FULL_FT_MODEL_TOO_LARGE", 3))
+            self.assertIn("full_ft_offload", caught.exception.hint)
+        for settings in ({"full_ft_offload": True}, {"full_ft_ceiling_billions": 8}):
+            plimsoll.Trainer("Qwen/Qwen2.5-7B-Instruct", mode="full", **settings)
+        plimsoll.Trainer("HuggingFaceTB/SmolLM3-3B", mode="full", gpu="T4")
+
 
 class Plans(unittest.TestCase):
     def test_a_plan_is_what_the_command_prints(self):

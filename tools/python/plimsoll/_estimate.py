@@ -8,6 +8,7 @@ import os
 from typing import Any, Optional, Union
 
 from . import _library
+from ._library import PlimsollError
 from ._settings import assignments, text_of
 
 
@@ -69,14 +70,33 @@ _FROM_ANSWER = {f.name for f in dataclasses.fields(VRAMEstimate)} - {
     "card_bytes", "answer", "_summary"}
 
 
+_REFUSED = 3
+"""The exit status of the program for a job that is refused before it starts."""
+_TOO_LARGE = "RUNTIME_FULL_FT_MODEL_TOO_LARGE"
+
+
 class Trainer:
     """A model, and settings that every question about it has in common."""
 
     def __init__(self, model: Union[str, os.PathLike[str]], **settings: Any) -> None:
         """model: a directory with config.json, an id of the Hugging Face hub cache, or a name or id
-        of the built-in catalogue. settings: any configuration key, and gpu="NAME"."""
+        of the built-in catalogue. settings: any configuration key, and gpu="NAME".
+
+        With mode="full" raises PlimsollError of the code RUNTIME_FULL_FT_MODEL_TOO_LARGE where
+        training would be refused for the number of parameters alone."""
         self.model = text_of(model)
         self.settings = settings
+        if settings.get("mode") == "full":
+            self._refuse_too_large()
+
+    def _refuse_too_large(self) -> None:
+        estimate = self.estimate_vram()
+        if estimate.refusal == _TOO_LARGE:
+            raise PlimsollError(
+                _TOO_LARGE, f"mode: full would train {estimate.param_count_billions:.3f} billion "
+                "parameters on the device alone, more than full_ft_ceiling_billions",
+                "full_ft_offload=True, or mode=\"lora\"; Trainer(MODEL).estimate_vram("
+                "mode=\"full\") answers what it would need", _REFUSED)
 
     def estimate_vram(self, mode: Optional[str] = None, lora_r: Optional[int] = None,
                       batch_size: Union[int, str, None] = None,
