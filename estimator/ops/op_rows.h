@@ -85,7 +85,7 @@ PL_OP(DEQUANT4, dequant4, DEQUANT, ALONE,
       "w = table[code] * absmax of its block. The rows of w lie one after another in the codes, "
       "from attr.first_element on; or attr.columns apart, where w has some columns of a matrix of "
       "so many. absmax: one a block of 64; with absmax8 one for every 256 blocks, and the offset. "
-      "Of mxfp4, absmax is 2^(scale - 127) with one scale for 32 rows of a column, and w begins "
+      "Under mxfp4 absmax is 2^(scale - 127), with one scale for 32 rows of a column, and w begins "
       "with the first row. "
       "attr.matrices of attr.matrix_elements: the codes of each, absmax8 and absmax, which its "
       "offset then follows, come after those of the one before; the same rows and columns of each "

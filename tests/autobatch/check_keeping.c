@@ -1,8 +1,6 @@
 /* check_keeping.c - `keep_first_pass: auto`: kept where it fits and is faster, at no sample's
  * cost. */
-#include "estimator/autobatch/decide.h"
-#include "estimator/config/job_text.h"
-#include "tests/plan/planning.h"
+#include "tests/autobatch/open_keys.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -10,33 +8,9 @@
 
 #define GIB (UINT64_C(1) << 30)
 
-static struct pl_job job;
-static struct pl_model model;
-
-static void set(const char *key, const char *value) {
-    ck_assert_int_eq(pl_job_set(&job, key, value, NULL), PL_ERR_OK);
-}
-
 static void prepare(void) {
-    ck_assert_int_eq(pl_job_defaults(&job, NULL), PL_ERR_OK);
-    set("mode", "lora");
+    prepare_mode("lora");
     set("stage", "dpo");
-    set("max_seq_length", "512");
-    set("batch_size", "1");
-    set("gradient_checkpointing", "full");
-    set("loss_chunk_tokens", "128");
-    pl_test_model("Llama-3.1-8B", &model);
-    model.layers = 4;
-}
-
-static void finish(void) {
-    pl_job_finish(&job);
-}
-
-static struct pl_question ask(uint64_t bytes) {
-    const struct pl_traits traits = pl_traits_cuda(89);
-    const struct pl_budget budget = {.total_bytes = bytes, .known = bytes > 0};
-    return pl_question_of(&job, &model, &traits, &budget);
 }
 
 static uint64_t needed(const struct pl_question *q, bool *keeps, uint64_t *samples) {

@@ -1,38 +1,12 @@
 /* check_unpack_auto.c - `unpack_buffer: auto`: whole matrices wherever anything fits that way, else
  * the largest panels that fit, for as long as the smallest do. */
-#include "estimator/autobatch/decide.h"
-#include "estimator/config/job_text.h"
-#include "tests/plan/planning.h"
+#include "tests/autobatch/open_keys.h"
 
 #include <check.h>
 #include <string.h>
 
-static struct pl_job job;
-static struct pl_model model;
-
-static void set(const char *key, const char *value) {
-    ck_assert_int_eq(pl_job_set(&job, key, value, NULL), PL_ERR_OK);
-}
-
 static void prepare(void) {
-    ck_assert_int_eq(pl_job_defaults(&job, NULL), PL_ERR_OK);
-    set("mode", "qlora");
-    set("max_seq_length", "512");
-    set("batch_size", "1");
-    set("gradient_checkpointing", "full");
-    set("loss_chunk_tokens", "128");
-    pl_test_model("Llama-3.1-8B", &model);
-    model.layers = 4;
-}
-
-static void finish(void) {
-    pl_job_finish(&job);
-}
-
-static struct pl_question ask(uint64_t bytes) {
-    const struct pl_traits traits = pl_traits_cuda(89);
-    const struct pl_budget budget = {.total_bytes = bytes, .known = bytes > 0};
-    return pl_question_of(&job, &model, &traits, &budget);
+    prepare_mode("qlora");
 }
 
 /* Returns the bytes of the arenas with so many tokens of the MLP at a time and so many bytes of

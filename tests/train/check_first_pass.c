@@ -3,52 +3,20 @@
  * rounding.
  *
  * GOLDEN_DEVICE, when set, names a device other than the CPU. */
-#include "tests/support/child.h"
 #include "tests/support/joblog.h"
 #include "tests/support/saved.h"
-#include "tests/support/scratch.h"
 #include "tests/support/tensorset.h"
+#include "tests/train/preference_runs.h"
 
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define PREFERENCE GOLDEN "/../preference/"
+enum { STEPS = 3 };
 
-enum { STEPS = 3, WORDS_MOST = 20 };
-
-static char dir[SCRATCH_PATH];
-
-static void set_up(void) {
-    scratch_make(dir);
-}
-
-static void tear_down(void) {
-    scratch_remove(dir);
-}
-
-/* Words are NULL-terminated. */
-static void train(const char *name, const char *out, const char *const more[],
-                  const char *const last[]) {
-    const char *device = getenv("GOLDEN_DEVICE") ? getenv("GOLDEN_DEVICE") : "cpu";
-    const char *words[WORDS_MOST] = {"train",
-                                     "run.yaml",
-                                     "--quiet",
-                                     "threads=1",
-                                     "preflight=off",
-                                     textf("device=%s", device),
-                                     textf("max_steps=%d", STEPS),
-                                     textf("output_dir=%s/%s", dir, out)};
-    int n = 8;
-    for (; *more; more++)
-        words[n++] = *more;
-    for (; *last; last++)
-        words[n++] = *last;
-    struct outcome o = plimsoll_expect(0, textf("%s%s", PREFERENCE, name), words);
-    outcome_finish(&o);
-}
-#define TRAIN(name, out, more, ...) train(name, out, more, (const char *[]){__VA_ARGS__, NULL})
+#define TRAIN_STEPS(name, out, more, ...)                                                          \
+    TRAIN(name, out, more, textf("max_steps=%d", STEPS), __VA_ARGS__)
 
 static double of_step(const char *out, uint64_t step, const char *key) {
     json_t *log = joblog_read(in_dir(dir, out));
@@ -87,8 +55,8 @@ enum { EVENS = sizeof evens / sizeof *evens };
 
 START_TEST(whole_pairs_have_the_same_bits_and_bytes) {
     const struct even *e = &evens[_i];
-    TRAIN(e->name, "kept", e->more, "keep_first_pass=true");
-    TRAIN(e->name, "twice", e->more, "keep_first_pass=false");
+    TRAIN_STEPS(e->name, "kept", e->more, "keep_first_pass=true");
+    TRAIN_STEPS(e->name, "twice", e->more, "keep_first_pass=false");
     joblog_assert_same_steps(in_dir(dir, "kept"), in_dir(dir, "twice"));
     weights_assert_same(in_dir(dir, "kept"), in_dir(dir, "twice"), e->stem);
     expect_planned("kept");
@@ -123,8 +91,8 @@ static void expect_near(const char *key, uint64_t step, double limit) {
  * updates of a step or two multiply. */
 START_TEST(an_odd_number_of_pairs_has_the_same_gradient_to_rounding) {
     const struct even *o = &odds[_i];
-    TRAIN(o->name, "kept", o->more, "keep_first_pass=true");
-    TRAIN(o->name, "twice", o->more, "keep_first_pass=false");
+    TRAIN_STEPS(o->name, "kept", o->more, "keep_first_pass=true");
+    TRAIN_STEPS(o->name, "twice", o->more, "keep_first_pass=false");
     for (uint64_t step = 1; step <= STEPS; step++) {
         expect_near("loss", step, 1e-5);
         expect_near("grad_norm", step, 1e-4);
@@ -141,8 +109,9 @@ END_TEST
 START_TEST(a_run_that_halves_to_one_pair_computes_it_in_two_passes) {
     static const char *const even[] = {"batch_size=2", "gradient_accumulation_steps=1", NULL};
     static const char *const one[] = {"batch_size=1", "gradient_accumulation_steps=2", NULL};
-    TRAIN("dpo-lora", "halved", even, "keep_first_pass=true", "debug_inject=device_oom@step=1");
-    TRAIN("dpo-lora", "one", one, "keep_first_pass=false");
+    TRAIN_STEPS("dpo-lora", "halved", even, "keep_first_pass=true",
+                "debug_inject=device_oom@step=1");
+    TRAIN_STEPS("dpo-lora", "one", one, "keep_first_pass=false");
     ck_assert(joblog_summary(in_dir(dir, "halved"), "oom_recoveries") == 1);
     joblog_assert_same_steps(in_dir(dir, "halved"), in_dir(dir, "one"));
     weights_assert_same(in_dir(dir, "halved"), in_dir(dir, "one"), "adapter_model");
@@ -153,10 +122,10 @@ END_TEST
 START_TEST(such_a_run_resumes_to_the_bit) {
     static const char *const even[] = {"batch_size=2", "save_steps=1", NULL};
     const char *const fault = textf("debug_inject=device_oom@step=%d", _i + 1);
-    TRAIN("dpo-lora", "whole", even, "keep_first_pass=auto", fault);
+    TRAIN_STEPS("dpo-lora", "whole", even, "keep_first_pass=auto", fault);
     scratch_copy(in_dir(dir, "whole"), in_dir(dir, "parts"));
     scratch_remove(textf("%s/parts/checkpoint-%d", dir, STEPS));
-    TRAIN("dpo-lora", "parts", even, "keep_first_pass=auto");
+    TRAIN_STEPS("dpo-lora", "parts", even, "keep_first_pass=auto");
     ck_assert(of_step("parts", STEPS, "batch_size") == 1);
     checkpoint_assert_same(textf("%s/whole/checkpoint-%d", dir, STEPS),
                            textf("%s/parts/checkpoint-%d", dir, STEPS));

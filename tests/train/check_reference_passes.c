@@ -1,43 +1,12 @@
 /* check_reference_passes.c - `precompute_reference: auto` computes the reference for as few rows as
  * it can, with the bits of either way. */
-#include "tests/support/child.h"
 #include "tests/support/joblog.h"
-#include "tests/support/scratch.h"
 #include "tests/support/tensorset.h"
+#include "tests/train/preference_runs.h"
 
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define PREFERENCE GOLDEN "/../preference/"
-
-enum { WORDS_MOST = 16 };
-
-static char dir[SCRATCH_PATH];
-
-static void set_up(void) {
-    scratch_make(dir);
-}
-
-static void tear_down(void) {
-    scratch_remove(dir);
-}
-
-/* Words are NULL-terminated. */
-static void train(const char *name, const char *out, const char *const more[],
-                  const char *const last[]) {
-    const char *words[WORDS_MOST] = {"train",         "run.yaml",
-                                     "--quiet",       "threads=1",
-                                     "preflight=off", textf("output_dir=%s/%s", dir, out)};
-    int n = 6;
-    for (; *more; more++)
-        words[n++] = *more;
-    for (; *last; last++)
-        words[n++] = *last;
-    struct outcome o = plimsoll_expect(0, textf("%s%s", PREFERENCE, name), words);
-    outcome_finish(&o);
-}
-#define TRAIN(name, out, more, ...) train(name, out, more, (const char *[]){__VA_ARGS__, NULL})
 
 static bool is_resolved(const char *out, const char *line) {
     char *text = file_read(textf("%s/%s/config.resolved.yaml", dir, out), NULL);
