@@ -58,7 +58,7 @@ static const struct kind {
     {"gemma4-shared-kv-ple", "8", {NULL}, false},
     {"gemma4-lora", "7", {"lora_dropout=0.3", NULL}, true},
 };
-enum { KINDS = sizeof kinds / sizeof *kinds, CUTS = 5 };
+enum { KINDS = sizeof kinds / sizeof *kinds, CUTS = 5, EMULATED_CUTS = 3 };
 
 static const char *const shardings[] = {"none", "optimizer", "gradients", "weights"};
 enum { SHARDINGS = sizeof shardings / sizeof *shardings };
@@ -153,13 +153,16 @@ static void expect_cut(const struct kind *k, const char *dir, int ranks, const c
     scratch_remove(several);
 }
 
-/* Each sharding, and each number of ranks; all pairs in turn. */
+/* Each sharding, and each number of ranks; all pairs in turn. An emulated GPU, which is slow, has
+ * three of the shardings for each kind, and all pairs over the kinds. */
 START_TEST(ranks_end_where_one_rank_ends) {
+    const bool emulated = strcmp(crew_device(), "cpu") != 0;
+    const int cuts = emulated ? EMULATED_CUTS : CUTS, first = emulated ? _i / 3 : 0;
     char dir[SCRATCH_PATH];
     scratch_make(dir);
     train(&kinds[_i], "1", "none", textf("%s/one", dir));
-    for (int cut = 0; cut < CUTS; cut++)
-        expect_cut(&kinds[_i], dir, 2 + (_i + cut) % 3, shardings[(cut + 3) % SHARDINGS]);
+    for (int cut = 0; cut < cuts; cut++)
+        expect_cut(&kinds[_i], dir, 2 + (_i + cut) % 3, shardings[(first + cut + 3) % SHARDINGS]);
     scratch_remove(dir);
 }
 END_TEST
