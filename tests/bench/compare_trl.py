@@ -133,6 +133,17 @@ output_dir: out
 """
 
 
+def apart(work, *args):
+    """Works in a process of its own. A program begins with the resident set of the process that
+    starts it as its peak, so this one must never have imported torch."""
+    pid = os.fork()
+    if pid == 0:
+        work(*args)
+        os._exit(0)
+    if os.waitpid(pid, 0)[1]:
+        sys.exit("%s failed" % work.__name__)
+
+
 def measure(command, folder):
     """Runs to the end; the peak resident set in bytes."""
     pid = os.fork()
@@ -177,7 +188,7 @@ def compare(args, name):
     shape, rounds = SHAPES[name], []
     with tempfile.TemporaryDirectory(prefix="plimsoll-trl-") as scratch:
         folder = pathlib.Path(scratch)
-        write_model(folder / "model", shape)
+        apart(write_model, folder / "model", shape)
         write_rows(folder / "rows.jsonl", shape, args.steps)
         (folder / "run.yaml").write_text(job_of(shape, args.steps, args.threads))
         for _ in range(args.rounds):
