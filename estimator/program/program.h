@@ -389,6 +389,9 @@ void pl_program_destroy(struct pl_program **p); /* NULL-safe; sets *p to NULL */
  * model and the job alone: bits depend on it, so no budget and no level decides it. */
 uint64_t pl_program_chunk_tokens(const struct pl_job_shape *s, const struct pl_model *m,
                                  uint64_t n);
+/* Returns the value of loss_chunk_tokens with which micro-batches of any size have the chunks that
+ * they have under `auto`. It may be more than the tokens of this one. */
+uint64_t pl_program_chunk_of_any(const struct pl_program *p);
 
 /* "layers.3.mlp.gu", "layers.3.qkv.grad", "rope". */
 void pl_tensor_name(const struct pl_program *p, uint32_t id, char buf[96]);

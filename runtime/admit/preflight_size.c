@@ -293,7 +293,7 @@ void pl_preflight_take_built(struct pl_spec *spec, const struct pl_program *p) {
         .dtype = s->dtype,
         .gradient_dtype = s->gradient_dtype,
         .base_dtype = pl_shape_base_dtype(s),
-        .loss_chunk_tokens = (uint32_t)p->chunk_tokens,
+        .loss_chunk_tokens = (uint32_t)pl_program_chunk_of_any(p),
         .mlp_chunk_tokens = (uint32_t)s->mlp_chunk_tokens,
         .unpack_bytes = s->unpack_bytes,
     };

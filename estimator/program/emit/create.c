@@ -16,6 +16,7 @@
 #define AUTO_LOGITS_BYTES (UINT64_C(64) << 20)
 #define AUTO_CHUNK_MIN    128
 #define AUTO_CHUNK_STEP   64
+#define AUTO_CHUNK_MOST   (UINT64_C(1) << 24) /* of the key */
 /* Every chunk reads and writes the gradient of a trained head, and rounds it where it is narrow: so
  * many rows are worth their logits, as far as these are no larger than the head. */
 #define AUTO_CHUNK_OF_TRAINED_HEAD 1024
@@ -49,6 +50,12 @@ uint64_t pl_program_chunk_tokens(const struct pl_job_shape *s, const struct pl_m
     uint64_t want = s->loss_chunk_tokens;
     if (want == PL_AUTO) want = auto_chunk(s, m, n);
     return want == 0 ? n : pl_u64_min(want, n);
+}
+
+uint64_t pl_program_chunk_of_any(const struct pl_program *p) {
+    const uint64_t own = p->shape.loss_chunk_tokens;
+    if (own != PL_AUTO) return own;
+    return pl_u64_min(auto_chunk(&p->shape, p->model, p->tokens), AUTO_CHUNK_MOST);
 }
 
 uint64_t pl_program_mlp_chunk_tokens(const struct pl_job_shape *s, uint64_t n) {
