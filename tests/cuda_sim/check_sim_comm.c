@@ -82,7 +82,7 @@ END_TEST
 START_TEST(the_prediction_counts_before_a_device_opens) {
     struct outcome o = plimsoll_train(
         dir, WORDS("devices=2", "vram_budget=420MiB", "vram_margin=0", "output_dir=out"));
-    ck_assert_msg(o.status == 3 && strstr(o.err, " needs 812.8 MiB"), "exit %d: %s", o.status,
+    ck_assert_msg(o.status == 3 && strstr(o.err, " needs 812.7 MiB"), "exit %d: %s", o.status,
                   o.err);
     outcome_finish(&o);
     plimsoll_train_expect(
