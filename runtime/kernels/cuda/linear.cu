@@ -44,7 +44,8 @@ static pl_err narrow(struct pl_device *dev, struct pl_view *v, enum pl_dtype dty
     copy.ld = v->cols;
     copy.dtype = dtype;
     const int pair = pl_pair_of(v, NULL, &copy);
-    launch[pair](pl_rows_shape_of(v->rows, v->cols, pair), pl_cuda_of(dev)->stream, v, &copy);
+    if (v->rows && v->cols) /* a rank may have no token */
+        launch[pair](pl_rows_shape_of(v->rows, v->cols, pair), pl_cuda_of(dev)->stream, v, &copy);
     *v = copy;
     return pl_cuda_launched();
 }
