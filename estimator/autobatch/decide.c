@@ -213,7 +213,7 @@ static bool may_weigh_levels(const struct pl_question *q) {
            q->job->batch_size != PL_AUTO;
 }
 
-/* As decide_panels(); *kept: the same for a first pass that is kept. */
+/* Decides *q as decide_panels() does, and *kept the same way for a first pass that is kept. */
 static pl_err decide_both(struct pl_question *q, struct pl_question *kept, uint32_t limit,
                           struct pl_trials *t, struct pl_text notes[2], struct pl_diag *d) {
     struct pl_trials own = {0};

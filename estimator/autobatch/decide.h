@@ -22,7 +22,8 @@
 #include "estimator/autobatch/autobatch.h"
 #include "estimator/autobatch/autolevel.h"
 
-/* As pl_autolevel_decide(), mlp_chunk_tokens, unpack_buffer and keep_first_pass. */
+/* Decides what pl_autolevel_decide() does, and mlp_chunk_tokens, unpack_buffer and
+ * keep_first_pass. */
 pl_err pl_decide_levels(struct pl_question *q, uint32_t limit, struct pl_trials *trials,
                         struct pl_text *notes, struct pl_diag *d);
 

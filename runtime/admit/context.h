@@ -23,13 +23,14 @@ struct pl_context {
 };
 
 void pl_context_predict(const struct pl_gpu *gpu, struct pl_context *out);
-/* By how much a context still grows that was opened with `opened` bytes. Where no earlier run
- * measured it, the kernels of a library are certain to take their room, and with doubt the context
- * becomes at least what is predicted in all. */
+/* The bytes by which a context still grows after it was opened. */
 struct pl_growth {
     uint64_t bytes;
     uint64_t doubt_bytes; /* `bytes` may be off by so much */
 };
+/* Returns the growth of a context that was opened with `opened` bytes. Where no earlier run
+ * measured it, the kernels of a library are certain to take their room, and with doubt the context
+ * becomes at least what is predicted in all. */
 struct pl_growth pl_context_growth(const struct pl_context *c, uint64_t opened);
 struct pl_context_seen {
     uint64_t opened_bytes, final_bytes; /* of this process without arenas and graphs, after the

@@ -74,8 +74,8 @@ pl_err pl_step_batch_load_rows(struct pl_step_batch *b, const struct pl_batch_so
                                uint64_t slots, const uint64_t *rows, uint64_t n_rows,
                                struct pl_diag *d);
 
-/* Which samples of groups are in a micro-batch: both, those that are learned from, or those that
- * are scored alone. */
+/* The samples of groups that are in a micro-batch: all of them, those that are learned from, or
+ * those that are scored alone. */
 enum pl_members { PL_MEMBERS_ALL, PL_MEMBERS_LEARNED, PL_MEMBERS_PARTNERS };
 
 /* The host image of a micro-batch's inputs; arrays have the capacity of the plan. */

@@ -8,7 +8,7 @@
 /* The kinds of elements that A and B may have. */
 enum { NUMBERS, PAIRS };
 
-/* As store() does, rounded to bf16 at once: the sums are not written and read again. */
+/* Does what store() does, and rounds to bf16 at once: the sums are not written and read again. */
 static inline __attribute__((always_inline)) void round_off(const struct pl_tile *t,
                                                             pl_vec (*sum)[PL_TILE_VECTORS],
                                                             const int rows, const int vectors) {
