@@ -22,3 +22,7 @@ enum pl_dtype pl_quant_scale_type(enum pl_quant t) {
 uint64_t pl_quant_scales(enum pl_quant t, uint64_t n) {
     return n / codes[t].weights + (n % codes[t].weights != 0);
 }
+
+uint64_t pl_quant_count_absmax(enum pl_quant t, uint64_t n, bool nested) {
+    return nested ? pl_quant_nests(n) + 1 : pl_quant_scales(t, n);
+}

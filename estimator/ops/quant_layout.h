@@ -31,8 +31,11 @@ enum pl_quant {
 };
 const char *pl_quant_name(enum pl_quant t);
 enum pl_dtype pl_quant_scale_type(enum pl_quant t);
-/* Returns the scales of n weights that are no codes themselves. */
+/* Returns the scales of n weights. */
 uint64_t pl_quant_scales(enum pl_quant t, uint64_t n);
+/* Returns how many numbers `absmax` has for n weights: their scales; or, nested, the absmax of
+ * scales that are codes of 8 bits, and the offset after them. */
+uint64_t pl_quant_count_absmax(enum pl_quant t, uint64_t n, bool nested);
 static inline bool pl_quant_has_absmax(enum pl_quant t) {
     return t < PL_QUANT_COUNT && pl_quant_scale_type(t) == PL_DTYPE_F32;
 }

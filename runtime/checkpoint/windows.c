@@ -53,7 +53,7 @@ struct pl_codes_place pl_window_codes_place(const struct pl_window *w, uint64_t 
     const bool nested = w->absmax8 != PL_NONE;
     return (struct pl_codes_place){
         .codes = at * pl_quant_codes_bytes(n),
-        .absmax = at * (nested ? pl_quant_nests(n) + 1 : pl_quant_scales(w->quant, n)),
+        .absmax = at * pl_quant_count_absmax(w->quant, n, nested),
         .absmax8 = nested ? at * pl_quant_blocks(n) : 0,
     };
 }

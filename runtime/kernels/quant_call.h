@@ -73,8 +73,8 @@ static inline uint64_t pl_quant_matrices(const struct pl_call *c) {
 static inline struct pl_quant_stride pl_quant_stride_of(const struct pl_call *c) {
     const uint64_t n = c->attr->matrix_elements, blocks = pl_quant_blocks(n);
     const bool nested = c->in[PL_DEQUANT4_ABSMAX8].p != 0;
-    const uint64_t scales = pl_quant_scales(c->attr->quant, n);
-    struct pl_quant_stride s = {pl_quant_codes_bytes(n), nested ? pl_quant_nests(n) + 1 : scales,
+    struct pl_quant_stride s = {pl_quant_codes_bytes(n),
+                                pl_quant_count_absmax(c->attr->quant, n, nested),
                                 nested ? blocks : 0, c->attr->matrix_stride};
     return s;
 }

@@ -54,7 +54,8 @@ static uint32_t add_tensor(struct pl_builder *b, const char *name, enum pl_role 
 static void add_module(struct pl_builder *b, struct pl_quant_slot *q, uint64_t layer, uint32_t row,
                        const struct pl_param_row *r) {
     const uint64_t matrices = r->experts ? r->experts : 1;
-    uint64_t n, scales;
+    const bool nested = b->s->double_quant;
+    uint64_t n;
     uint32_t p = q->n_parts++;
     if (!pl_u64_mul(r->rows, r->cols, &n)) n = 0; /* pl_model_read has checked the product (M2) */
     if (r->per_layer) b->largest_module = pl_u64_max(b->largest_module, n);
@@ -63,14 +64,12 @@ static void add_module(struct pl_builder *b, struct pl_quant_slot *q, uint64_t l
     q->codes[p] = add_tensor(b, "codes", PL_ROLE_CODES, r->slot, layer, row, PL_NONE,
                              matrices * pl_quant_codes_bytes(n), PL_DTYPE_U8);
     q->absmax8[p] = PL_NONE;
-    scales = pl_quant_scales(b->s->quant, n);
-    if (b->s->double_quant) {
+    if (nested)
         q->absmax8[p] = add_tensor(b, "absmax8", PL_ROLE_ABSMAX8, r->slot, layer, row, q->codes[p],
-                                   matrices * scales, PL_DTYPE_U8);
-        scales = pl_quant_nests(n) + 1; /* the offset comes after them */
-    }
+                                   matrices * pl_quant_scales(b->s->quant, n), PL_DTYPE_U8);
     q->absmax[p] = add_tensor(b, "absmax", PL_ROLE_ABSMAX, r->slot, layer, row, q->codes[p],
-                              matrices * scales, pl_quant_scale_type(b->s->quant));
+                              matrices * pl_quant_count_absmax(b->s->quant, n, nested),
+                              pl_quant_scale_type(b->s->quant));
 }
 
 void pl_build_quantised_weight(struct pl_builder *b, enum pl_slot slot, uint64_t layer) {
@@ -128,8 +127,7 @@ static void dequantise_experts(struct pl_builder *b, const struct pl_quant_slot 
     const uint64_t first = piece->row0 / own, n = piece->rows / own;
     const uint64_t codes = pl_quant_codes_bytes(elements), blocks = pl_quant_blocks(elements);
     const bool nested = q->absmax8[p] != PL_NONE;
-    const uint64_t scales =
-        nested ? pl_quant_nests(elements) + 1 : pl_quant_scales(b->s->quant, elements);
+    const uint64_t scales = pl_quant_count_absmax(b->s->quant, elements, nested);
     struct pl_operand in[PL_DEQUANT4_N_IN] = {
         [PL_DEQUANT4_CODES] = pl_arg_rows(pl_build_now(b, q->codes[p]), first * codes, n * codes),
         [PL_DEQUANT4_ABSMAX] =
