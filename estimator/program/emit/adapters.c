@@ -44,11 +44,10 @@ static void narrow(struct pl_builder *b, uint32_t from, uint32_t to, uint64_t ro
     PL_EMIT(b, NARROW, attr, in, out);
 }
 
-static void copy_b(struct pl_builder *b, struct pl_adapter_slot *ad, bool all) {
+/* rows: of the matrix, where all of them have adapters; else 0. */
+static void copy_b(struct pl_builder *b, struct pl_adapter_slot *ad, uint64_t rows) {
     const uint64_t r = b->s->lora_r;
-    uint64_t rows = 0;
-    for (uint32_t p = 0; p < ad->n_parts; p++)
-        rows += ad->rows[p];
+    const bool all = rows > 0;
     if (all) ad->read_all_b = add_copy(b, "lora_b_copy", rows, ad->n_parts * r);
     for (uint32_t p = 0; p < ad->n_parts; p++) {
         if (!all) ad->read_b[p] = add_copy(b, "lora_b_copy", ad->rows[p], r);
@@ -67,6 +66,6 @@ void pl_build_copy_adapters(struct pl_builder *b) {
         const struct pl_tensor *a = &b->p->tensors[ad->a];
         ad->read_a = add_copy(b, "lora_a_copy", a->dims[0], a->dims[1]);
         narrow(b, ad->a, ad->read_a, 0, 0);
-        copy_b(b, ad, pl_build_adapts_all(b, s));
+        copy_b(b, ad, pl_build_adapts_all(b, s) ? shape.rows : 0);
     }
 }

@@ -47,8 +47,8 @@ void pl_step_embed(struct pl_tape *t, const struct pl_step *s, pl_var_set missin
         look_up(b, pl_build_weight(b, PL_SLOT_EMBED), x, embed_scale(b));
     if (ad && b->err == PL_ERR_OK) {
         run_adapter(t, s, ad);
-        pl_build_product(b, pl_arg(t->values[s->out[1]].val), pl_build_now(b, ad->b[0]),
-                         pl_arg_none, pl_arg(pl_build_now(b, x)), adapter_scale(b), true);
+        pl_build_product(b, pl_arg(t->values[s->out[1]].val), pl_arg_now(b, ad->b[0]), pl_arg_none,
+                         pl_arg(pl_build_now(b, x)), adapter_scale(b), true);
     }
     t->values[s->out[0]].val = pl_build_now(b, x);
 }
@@ -78,8 +78,7 @@ void pl_step_embed_gradient(struct pl_tape *t, const struct pl_step *s) {
     const uint32_t da = pl_build_adapter_rows(b, "d_lora_a_out", ad);
     const struct pl_operand dy = pl_arg(pl_build_now(b, dx));
     pl_build_product_dw(b, dy, pl_arg(t->values[s->out[1]].val), ad->b[0], scale);
-    pl_build_product_dx(b, dy, pl_build_now(b, ad->b[0]), pl_arg(pl_build_now(b, da)), scale,
-                        false);
+    pl_build_product_dx(b, dy, pl_arg_now(b, ad->b[0]), pl_arg(pl_build_now(b, da)), scale, false);
     table_gradient(b, ad->a, da, 0);
 }
 

@@ -319,11 +319,11 @@ bool pl_build_linear_needs_x(const struct pl_builder *b, enum pl_slot slot);
 
 /* Append the products alone, with their workspace: y (=|+=) alpha x w^T + bias, dw (+)= alpha dy^T
  * x into the gradient of w, dx (=|+=) alpha dy w. */
-void pl_build_product(struct pl_builder *b, struct pl_operand x, struct pl_val w,
+void pl_build_product(struct pl_builder *b, struct pl_operand x, struct pl_operand w,
                       struct pl_operand bias, struct pl_operand y, float alpha, bool add);
 void pl_build_product_dw(struct pl_builder *b, struct pl_operand dy, struct pl_operand x,
                          uint32_t w, float alpha);
-void pl_build_product_dx(struct pl_builder *b, struct pl_operand dy, struct pl_val w,
+void pl_build_product_dx(struct pl_builder *b, struct pl_operand dy, struct pl_operand w,
                          struct pl_operand dx, float alpha, bool add);
 
 /* --- adapters.c --- */

@@ -75,8 +75,8 @@ static struct pl_operand adapter_logits(struct pl_builder *b, struct pl_operand 
     const struct pl_adapter_slot *ad = pl_build_adapter(b, PL_SLOT_HEAD);
     if (!ad || b->err != PL_ERR_OK) return pl_arg_none;
     const uint32_t a = add_adapter_rows(b, "lora_a_out", &logits);
-    pl_build_product(b, h, pl_build_now(b, ad->a), pl_arg_none, beside(b, a, &logits), 1.0f, false);
-    pl_build_product(b, beside(b, a, &logits), pl_build_now(b, ad->b[0]), pl_arg_none,
+    pl_build_product(b, h, pl_arg_now(b, ad->a), pl_arg_none, beside(b, a, &logits), 1.0f, false);
+    pl_build_product(b, beside(b, a, &logits), pl_arg_now(b, ad->b[0]), pl_arg_none,
                      renewed(b, logits), (float)b->s->lora_scale, true);
     return beside(b, a, &logits);
 }
@@ -89,7 +89,7 @@ static struct pl_operand adapter_logits_bwd(struct pl_builder *b, struct pl_oper
     if (!ad || b->err != PL_ERR_OK) return pl_arg_none;
     const uint32_t da = add_adapter_rows(b, "d_lora_a_out", &dl);
     pl_build_product_dw(b, dl, a, ad->b[0], scale);
-    pl_build_product_dx(b, dl, pl_build_now(b, ad->b[0]), beside(b, da, &dl), scale, false);
+    pl_build_product_dx(b, dl, pl_arg_now(b, ad->b[0]), beside(b, da, &dl), scale, false);
     pl_build_product_dw(b, beside(b, da, &dl), h, ad->a, 1.0f);
     return beside(b, da, &dl);
 }
@@ -161,8 +161,8 @@ static void chunk_dh(struct pl_builder *b, struct pl_operand h, struct pl_operan
         PL_EMIT(b, LINEAR_DX, attr, in, out);
     }
     if (da.id == PL_NONE || b->err != PL_ERR_OK) return;
-    const struct pl_val a = pl_build_now(b, pl_build_adapter(b, PL_SLOT_HEAD)->a);
-    pl_build_product_dx(b, da, a, renewed(b, h), 1.0f, true);
+    pl_build_product_dx(b, da, pl_arg_now(b, pl_build_adapter(b, PL_SLOT_HEAD)->a), renewed(b, h),
+                        1.0f, true);
 }
 
 static void chunk_bwd(struct pl_builder *b, struct pl_operand h, uint32_t logits,

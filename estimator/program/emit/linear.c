@@ -37,23 +37,18 @@ static struct pl_val dropped_input(struct pl_builder *b, enum pl_slot slot, stru
     return pl_build_now(b, y);
 }
 
-static void product(struct pl_builder *b, struct pl_operand x, struct pl_operand wo,
-                    struct pl_operand bias, struct pl_operand y, float alpha, bool add) {
+void pl_build_product(struct pl_builder *b, struct pl_operand x, struct pl_operand w,
+                      struct pl_operand bias, struct pl_operand y, float alpha, bool add) {
     if (b->err != PL_ERR_OK) return;
     struct pl_attr attr = {.alpha = alpha, .accumulate = add ? PL_ACC_ADD : PL_ACC_WRITE};
     if (b->experts) {
-        pl_build_grouped(b, x, wo, bias, y, alpha, add);
+        pl_build_grouped(b, x, w, bias, y, alpha, add);
         return;
     }
-    struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR, &attr, x, wo, y);
-    struct pl_operand in[] = {x, wo, bias, ws, add ? y : pl_arg_none};
+    struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR, &attr, x, w, y);
+    struct pl_operand in[] = {x, w, bias, ws, add ? y : pl_arg_none};
     struct pl_operand out[] = {y};
     PL_EMIT(b, LINEAR, attr, in, out);
-}
-
-void pl_build_product(struct pl_builder *b, struct pl_operand x, struct pl_val w,
-                      struct pl_operand bias, struct pl_operand y, float alpha, bool add) {
-    product(b, x, pl_arg(w), bias, y, alpha, add);
 }
 
 /* The columns of a matrix of an adapter as products read it; its rows may be longer. */
@@ -81,7 +76,7 @@ struct pl_val pl_build_adapter_a(struct pl_builder *b, enum pl_slot slot, struct
     if (!ad || b->err != PL_ERR_OK) return PL_NO_VAL;
     struct pl_val xd = dropped_input(b, slot, x);
     uint32_t a = pl_build_adapter_rows(b, "lora_a_out", ad);
-    product(b, pl_build_tokens(b, xd), a_arg(b, ad), pl_arg_none, now(b, a), 1.0f, false);
+    pl_build_product(b, pl_build_tokens(b, xd), a_arg(b, ad), pl_arg_none, now(b, a), 1.0f, false);
     return pl_build_now(b, a);
 }
 
@@ -155,7 +150,7 @@ static void base_y(struct pl_builder *b, enum pl_slot slot, struct pl_val x, uin
     while (pl_build_next_piece(b, slot, PL_PANEL_ROWS, &piece)) {
         const struct pl_expert_rows some = experts_of(b, slot, &piece);
         b->experts = all ? &some : NULL;
-        pl_build_product(b, pl_build_tokens(b, x), piece.w, bias_of_piece(b, slot, &piece),
+        pl_build_product(b, pl_build_tokens(b, x), pl_arg(piece.w), bias_of_piece(b, slot, &piece),
                          columns_of(b, now(b, y), piece.row0, piece.rows), 1.0f, adds);
         b->experts = all;
     }
@@ -167,14 +162,14 @@ static void adapter_y(struct pl_builder *b, const struct pl_adapter_slot *ad, st
     const float scale = (float)b->s->lora_scale;
     const uint64_t r = b->s->lora_r;
     if (ad->read_all_b != PL_NONE) {
-        product(b, pl_build_tokens(b, a), adapter_arg(b, ad->read_all_b, ad->n_parts * r),
-                pl_arg_none, now(b, y), scale, adds);
+        pl_build_product(b, pl_build_tokens(b, a), adapter_arg(b, ad->read_all_b, ad->n_parts * r),
+                         pl_arg_none, now(b, y), scale, adds);
         return;
     }
     for (uint32_t p = 0; p < ad->n_parts; p++)
-        product(b, pl_build_token_cols(b, a, p * r, r), adapter_arg(b, ad->read_b[p], r),
-                pl_arg_none, pl_build_token_cols(b, pl_build_now(b, y), ad->row0[p], ad->rows[p]),
-                scale, adds);
+        pl_build_product(
+            b, pl_build_token_cols(b, a, p * r, r), adapter_arg(b, ad->read_b[p], r), pl_arg_none,
+            pl_build_token_cols(b, pl_build_now(b, y), ad->row0[p], ad->rows[p]), scale, adds);
 }
 
 /* A product that adds reads y while it computes, which costs nothing where the matrix is large; so
@@ -211,23 +206,18 @@ void pl_build_product_dw(struct pl_builder *b, struct pl_operand dy, struct pl_o
     PL_EMIT(b, LINEAR_DW, attr, in, out);
 }
 
-static void product_dx(struct pl_builder *b, struct pl_operand dy, struct pl_operand wo,
-                       struct pl_operand dx, float alpha, bool add) {
+void pl_build_product_dx(struct pl_builder *b, struct pl_operand dy, struct pl_operand w,
+                         struct pl_operand dx, float alpha, bool add) {
     if (b->err != PL_ERR_OK) return;
     struct pl_attr attr = {.alpha = alpha, .accumulate = add ? PL_ACC_ADD : PL_ACC_WRITE};
     if (b->experts) {
-        pl_build_grouped_dx(b, dy, wo, dx, alpha, add);
+        pl_build_grouped_dx(b, dy, w, dx, alpha, add);
         return;
     }
-    struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR_DX, &attr, dy, wo, dx);
-    struct pl_operand in[] = {dy, wo, ws, add ? dx : pl_arg_none};
+    struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR_DX, &attr, dy, w, dx);
+    struct pl_operand in[] = {dy, w, ws, add ? dx : pl_arg_none};
     struct pl_operand out[] = {dx};
     PL_EMIT(b, LINEAR_DX, attr, in, out);
-}
-
-void pl_build_product_dx(struct pl_builder *b, struct pl_operand dy, struct pl_val w,
-                         struct pl_operand dx, float alpha, bool add) {
-    product_dx(b, dy, pl_arg(w), dx, alpha, add);
 }
 
 static void bias_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operand dy) {
@@ -247,6 +237,15 @@ static void bias_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operand 
     PL_EMIT(b, BIAS_GRAD, attr, in, out);
 }
 
+/* The columns of dy that part p of an adapter has. */
+static struct pl_operand dy_of_part(const struct pl_linear_bwd *g, const struct pl_adapter_slot *ad,
+                                    uint32_t p) {
+    struct pl_operand dy = g->dy;
+    dy.col = ad->row0[p];
+    dy.cols = ad->rows[p];
+    return dy;
+}
+
 /* The gradient of A's rows, da[N,parts*r]. */
 static void rows_bwd(struct pl_builder *b, struct pl_linear_bwd *g) {
     const struct pl_adapter_slot *ad = pl_build_adapter(b, g->slot);
@@ -255,15 +254,11 @@ static void rows_bwd(struct pl_builder *b, struct pl_linear_bwd *g) {
     if (!ad || b->err != PL_ERR_OK) return;
     const uint32_t da = pl_build_adapter_rows(b, "d_lora_a_out", ad);
     if (ad->read_all_b != PL_NONE)
-        product_dx(b, g->dy, adapter_arg(b, ad->read_all_b, ad->n_parts * r), now(b, da), scale,
-                   false);
-    for (uint32_t p = 0; ad->read_all_b == PL_NONE && p < ad->n_parts; p++) {
-        struct pl_operand dy = g->dy;
-        dy.col = ad->row0[p];
-        dy.cols = ad->rows[p];
-        product_dx(b, dy, adapter_arg(b, ad->read_b[p], r),
-                   pl_build_token_cols(b, pl_build_now(b, da), p * r, r), scale, false);
-    }
+        pl_build_product_dx(b, g->dy, adapter_arg(b, ad->read_all_b, ad->n_parts * r), now(b, da),
+                            scale, false);
+    for (uint32_t p = 0; ad->read_all_b == PL_NONE && p < ad->n_parts; p++)
+        pl_build_product_dx(b, dy_of_part(g, ad, p), adapter_arg(b, ad->read_b[p], r),
+                            pl_build_token_cols(b, pl_build_now(b, da), p * r, r), scale, false);
     g->da = pl_build_now(b, da);
 }
 
@@ -272,13 +267,9 @@ static void matrices_bwd(struct pl_builder *b, const struct pl_linear_bwd *g) {
     const struct pl_adapter_slot *ad = pl_build_adapter(b, g->slot);
     const uint64_t r = b->s->lora_r;
     if (!ad || b->err != PL_ERR_OK) return;
-    for (uint32_t p = 0; p < ad->n_parts; p++) {
-        struct pl_operand dy = g->dy;
-        dy.col = ad->row0[p];
-        dy.cols = ad->rows[p];
-        pl_build_product_dw(b, dy, pl_build_token_cols(b, g->a, p * r, r), ad->b[p],
-                            (float)b->s->lora_scale);
-    }
+    for (uint32_t p = 0; p < ad->n_parts; p++)
+        pl_build_product_dw(b, dy_of_part(g, ad, p), pl_build_token_cols(b, g->a, p * r, r),
+                            ad->b[p], (float)b->s->lora_scale);
     const struct pl_val x = dropped_input(b, g->slot, g->x);
     pl_build_product_dw(b, pl_build_tokens(b, g->da), pl_build_tokens(b, x), ad->a, 1.0f);
 }
@@ -287,7 +278,7 @@ static void matrices_bwd(struct pl_builder *b, const struct pl_linear_bwd *g) {
 static void adapter_dx(struct pl_builder *b, enum pl_slot slot, struct pl_val da, uint32_t dx,
                        bool adds) {
     const struct pl_adapter_slot *ad = pl_build_adapter(b, slot);
-    product_dx(b, pl_build_tokens(b, da), a_arg(b, ad), now(b, dx), 1.0f, adds);
+    pl_build_product_dx(b, pl_build_tokens(b, da), a_arg(b, ad), now(b, dx), 1.0f, adds);
 }
 
 /* dx (=|+=) d(da A), d = the dropout mask of the forward pass */
@@ -332,7 +323,7 @@ static void base_dx(struct pl_builder *b, enum pl_slot slot, struct pl_operand d
     while (pl_build_next_piece(b, slot, PL_PANEL_COLS, &piece)) {
         const struct pl_expert_rows some = experts_of(b, slot, &piece);
         b->experts = all ? &some : NULL;
-        pl_build_product_dx(b, columns_of(b, dy, piece.row0, piece.rows), piece.w,
+        pl_build_product_dx(b, columns_of(b, dy, piece.row0, piece.rows), pl_arg(piece.w),
                             columns_of(b, now(b, dx), piece.col0, piece.cols), 1.0f,
                             adds || (!all && piece.row0 > 0));
         b->experts = all;

@@ -194,12 +194,13 @@ static void linear_gradient(struct pl_tape *t, const struct pl_step *s) {
                               adds,
                               PL_NO_VAL};
     b->experts = experts.n ? &experts : NULL;
-    if (x->remade)
+    if (x->remade) {
         pl_build_linear_dx(b, &g);
-    else
+        t->waiting = g;
+    } else {
         pl_build_linear_bwd(b, &g);
+    }
     b->experts = NULL;
-    t->waiting = g;
 }
 
 void pl_step_linear_weights(struct pl_tape *t, const struct pl_step *s) {
