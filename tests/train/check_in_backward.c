@@ -359,20 +359,38 @@ START_TEST(a_run_that_resumed_goes_back_to_where_it_began) {
 }
 END_TEST
 
-/* Without clipping, gradients of the lower layers are not known when the head is updated. */
+/* Weights grow a hundred thousandfold a step, so that no order of sums keeps them finite. */
+#define OVERFLOWS IN_BACKWARD, "learning_rate=1000", "weight_decay=100", "max_steps=8"
+
 START_TEST(a_norm_that_is_no_number_stops_the_updates) {
     make_short();
-    struct outcome o = TRAIN_FAILS(IN_BACKWARD, norms[_i], "learning_rate=100", "max_steps=8",
-                                   "save_steps=1", "output_dir=out");
+    struct outcome o = TRAIN_FAILS(OVERFLOWS, "max_grad_norm=1", "save_steps=0");
+    int step = 0;
+    const char *said = strstr(o.err, "error[RUNTIME_NOT_FINITE]: step ");
     ck_assert_int_ne(o.status, 0);
-    ck_assert_msg(strstr(o.err, "error[RUNTIME_NOT_FINITE]: step 2"), "%s", o.err);
-    ck_assert_msg(strstr(o.err, _i ? "some weights were updated" : "were not touched"), "%s",
+    ck_assert_msg(said && sscanf(said, "error[RUNTIME_NOT_FINITE]: step %d", &step) == 1, "%s",
                   o.err);
+    ck_assert_msg(strstr(o.err, "the weights were not touched"), "%s", o.err);
+    ck_assert(path_exists(in_dir(dir, textf("out/checkpoint-%d", step - 1))));
     outcome_finish(&o);
-    o = TRAIN_FAILS(IN_BACKWARD, norms[_i], "learning_rate=100", "max_steps=8", "save_steps=0",
-                    "output_dir=unsaved");
-    ck_assert_int_eq(path_exists(in_dir(dir, "unsaved/checkpoint-1")), _i == 0);
-    outcome_finish(&o);
+}
+END_TEST
+
+/* Without clipping, gradients of the lower layers are not known when the head is updated. Whether a
+ * finite loss has such a gradient depends on the last bits: most seeds have one here. */
+START_TEST(without_clipping_a_half_updated_state_is_not_saved) {
+    bool half = false;
+    make_short();
+    for (int seed = 0; seed < 16 && !half; seed++) {
+        struct outcome o =
+            TRAIN_FAILS(IN_BACKWARD, "max_grad_norm=0", "learning_rate=100", "max_steps=2",
+                        "save_steps=0", textf("seed=%d", seed), textf("output_dir=s%d", seed));
+        half = strstr(o.err, "some weights were updated before it was known");
+        ck_assert_msg(!half || strstr(o.err, "error[RUNTIME_NOT_FINITE]: step 2"), "%s", o.err);
+        ck_assert(!half || !path_exists(in_dir(dir, textf("s%d/checkpoint-1", seed))));
+        outcome_finish(&o);
+    }
+    ck_assert(half);
 }
 END_TEST
 
@@ -394,7 +412,8 @@ int main(void) {
     tcase_add_loop_test(tc, a_half_updated_state_is_never_saved, 0, 2);
     tcase_add_test(tc, a_run_goes_back_as_often_as_it_may_halve);
     tcase_add_test(tc, a_run_that_resumed_goes_back_to_where_it_began);
-    tcase_add_loop_test(tc, a_norm_that_is_no_number_stops_the_updates, 0, 2);
+    tcase_add_test(tc, a_norm_that_is_no_number_stops_the_updates);
+    tcase_add_test(tc, without_clipping_a_half_updated_state_is_not_saved);
     suite_add_tcase(s, tc);
     /* These run on the emulated GPU, where a step takes a second. */
     tc = tcase_create("auto");
