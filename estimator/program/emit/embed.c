@@ -86,6 +86,7 @@ pl_var pl_tape_embed(struct pl_tape *t, struct pl_builder *b) {
     *t = (struct pl_tape){.b = b};
     const pl_var x = pl_tape_add_value(t, PL_PART_INPUT, "x0", NULL);
     const pl_var a = pl_tape_add_value(t, PL_PART_NEVER, NULL, NULL);
+    t->values[x].trunk = true;
     pl_tape_record(t, (struct pl_step){
                           PL_STEP_EMBED, PL_SLOT_EMBED, {PL_NO_VAR, PL_NO_VAR}, {x, a, PL_NO_VAR}});
     pl_tape_layer_inputs(t, x);

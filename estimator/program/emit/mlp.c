@@ -5,7 +5,7 @@
  * every token at its peak, unless mlp_chunk_tokens says how many tokens these are held for at a
  * time. A chunk is finished before the next one begins: forward, y has its rows; backward, what the
  * chunk needs is made again, its share is added to the gradients of the weights, and the gradient
- * of x has its rows, in the place of those of x. So only x and y, or their gradients, have a row
+ * of x has its rows, in the place of those of x unless x is the trunk. So only x and y, or their gradients, have a row
  * for each token. */
 #include "estimator/program/emit/brief.h"
 #include "estimator/program/emit/tape.h"
@@ -151,15 +151,15 @@ static void backward_chunk(struct pl_tape *t, const struct pl_step *s) {
         pl_build_linear_dw(b, &down);
     }
     struct pl_linear_bwd both = {
-        PL_SLOT_GU, tokens_now(b, gu), rows, a_gu, x->wants ? x->val.id : PL_NONE,
-        false,      PL_NO_VAL};
+        PL_SLOT_GU, tokens_now(b, gu), rows, a_gu, x->wants ? x->grad : PL_NONE,
+        x->trunk,   PL_NO_VAL};
     pl_build_linear_bwd(b, &both);
 }
 
 void pl_step_mlp_gradient(struct pl_tape *t, const struct pl_step *s) {
     struct pl_value *x = &t->values[s->in[0]];
+    x->grad = x->trunk ? t->trunk_grad : x->wants ? x->val.id : PL_NONE;
     each_chunk(t, s, backward_chunk);
-    x->grad = x->wants ? x->val.id : PL_NONE;
 }
 
 /* --- the tape -------------------------------------------------------------------------------- */

@@ -213,5 +213,6 @@ void pl_step_add_gradient(struct pl_tape *t, const struct pl_step *s) {
 }
 
 void pl_tape_add(struct pl_tape *t, enum pl_slot slot, pl_var x, pl_var r) {
+    t->values[x].trunk = true;
     pl_tape_record(t, (struct pl_step){PL_STEP_ADD, slot, {x, r}, {x, PL_NO_VAR, PL_NO_VAR}});
 }

@@ -180,10 +180,9 @@ static void linear_gradient(struct pl_tape *t, const struct pl_step *s) {
     struct pl_value *x = &t->values[s->in[0]];
     const struct pl_expert_rows experts = experts_of(t, s);
     const enum pl_rows rows = experts.n ? PL_ROWS_ROUTED : PL_ROWS_TOKENS;
-    const bool of_trunk = s->slot == PL_SLOT_INPUT_GATE || s->slot == PL_SLOT_INPUT_MODEL;
-    const bool adds = s->slot == PL_SLOT_ROUTER || of_trunk; /* to what came another way */
+    const bool adds = s->slot == PL_SLOT_ROUTER || x->trunk; /* to what came another way */
     if (!adds) x->grad = PL_NONE;
-    if (of_trunk) x->grad = t->trunk_grad;
+    if (x->trunk) x->grad = t->trunk_grad;
     if (!adds && x->wants)
         x->grad = pl_build_activation(b, x->grad_name, rows, b->p->tensors[x->val.id].dims[1]);
     struct pl_linear_bwd g = {s->slot,

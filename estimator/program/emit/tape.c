@@ -43,6 +43,7 @@ pl_var pl_tape_begin(struct pl_tape *t, struct pl_builder *b, struct pl_val trun
     const pl_var x = pl_tape_add_value(t, PL_PART_INPUT, NULL, NULL);
     t->values[x].val = adds ? pending : trunk;
     t->values[x].wants = need_dx;
+    t->values[x].trunk = true;
     *below = PL_NO_VAR;
     if (!adds) return x;
     *below = pl_tape_add_value(t, PL_PART_INPUT, NULL, NULL);

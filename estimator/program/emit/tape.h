@@ -42,6 +42,7 @@ struct pl_value {
                        again */
     bool wants : 1;  /* something before it is trained */
     bool remade : 1; /* backward: T4 holds */
+    bool trunk : 1;  /* it is the trunk, to whose gradient everything that reads it adds */
 };
 
 enum pl_step_kind {
