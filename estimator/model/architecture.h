@@ -29,6 +29,7 @@ enum pl_family {
     PL_FAMILY_GPT_OSS,
     PL_FAMILY_QWEN3_5,
     PL_FAMILY_GEMMA4,
+    PL_FAMILY_EXAONE4,
     PL_FAMILIES_OF_A_TEST PL_FAMILY_COUNT
 };
 const char *pl_family_name(enum pl_family f); /* e.g. "qwen2", the model_type of config.json */
@@ -90,7 +91,8 @@ static inline bool pl_rope_grows_queries(const struct pl_rope *r, uint64_t longe
 #endif
 enum pl_layer_kind {
     PL_LAYER_PRE_NORM,        /* attention and a dense MLP, each after a norm */
-    PL_LAYER_FOUR_NORM,       /* the same with a norm after each, too (gemma3) */
+    PL_LAYER_POST_NORM,       /* attention and a dense MLP, each before a norm (exaone4) */
+    PL_LAYER_FOUR_NORM,       /* the same with a norm before and after each (gemma3) */
     PL_LAYER_EXPERTS,         /* attention and a mixture of experts, each after a norm */
     PL_LAYER_GATED_ATTENTION, /* as PRE_NORM; queries bring a gate of attention's output */
     PL_LAYER_GATED_DELTA,     /* linear attention and a dense MLP, each after a norm */

@@ -252,6 +252,24 @@ static pl_err gpt_oss_facts(const struct pl_hf *h, struct pl_model *m) {
     return PL_ERR_OK;
 }
 
+/* Layer i sees all positions if (i + 1) is a multiple of the pattern, unless layer_types says
+ * otherwise. In a model with windows the layers without one have no positions. */
+static pl_err exaone4_facts(const struct pl_hf *h, struct pl_model *m) {
+    uint64_t window, pattern = 4;
+    bool given;
+    m->qk_norm = true;
+    PL_TRY(read_window(h, 4096, &window));
+    PL_TRY(pl_model_read_layer_types(h, window, m, &given));
+    if (!given && window)
+        PL_TRY(pl_hf_uint_or(h, "sliding_window_pattern", 1, PL_MODEL_MAX_LAYERS, &pattern));
+    for (uint64_t i = 0; i < m->layers; i++) {
+        m->layer[i].kind = PL_LAYER_POST_NORM;
+        if (!given && (i + 1) % pattern != 0) m->layer[i].window = (uint32_t)window;
+        if (window && !m->layer[i].window) m->layer[i].rope = PL_NO_ROPE;
+    }
+    return PL_ERR_OK;
+}
+
 #define ROPE_COMMON                                                                                \
     (PL_ROPE_BIT_DEFAULT | PL_ROPE_BIT_LINEAR | PL_ROPE_BIT_LLAMA3 | PL_ROPE_BIT_YARN |            \
      PL_ROPE_BIT_DYNAMIC)
@@ -435,6 +453,17 @@ static const struct pl_family_row families[PL_FAMILY_COUNT] = {
                           .rope_types = PL_ROPE_BIT_DEFAULT | PL_ROPE_BIT_PROPORTIONAL,
                           .exceeds_fp16 = true,
                           .facts = pl_gemma4_facts},
+    [PL_FAMILY_EXAONE4] = {.name = "exaone4",
+                           .class = "Exaone4ForCausalLM",
+                           .kv_heads = 32,
+                           .max_positions = 2048,
+                           .rms_eps = 1e-5,
+                           .theta = 1e4,
+                           .bos = 0,
+                           .eos = 2,
+                           .pad = -1,
+                           .rope_types = ROPE_COMMON,
+                           .facts = exaone4_facts},
     PL_FAMILY_ROWS_OF_A_TEST};
 
 const struct pl_family_row *pl_family_get(enum pl_family f) {

@@ -118,6 +118,7 @@ static uint64_t extent(const struct pl_model *m, uint64_t layer, enum extent x) 
 /* The slots that a kind of layers has, as far as the facts of the model ask for them. */
 static const uint64_t kind_slots[PL_LAYER_KIND_COUNT] = {
     [PL_LAYER_PRE_NORM] = ATTENTION | DENSE_MLP,
+    [PL_LAYER_POST_NORM] = ((ATTENTION | DENSE_MLP) & ~(BIT(NORM1) | BIT(NORM2))) | POST_NORMS,
     [PL_LAYER_FOUR_NORM] = ATTENTION | DENSE_MLP | POST_NORMS,
     [PL_LAYER_EXPERTS] = ATTENTION | EXPERTS,
     [PL_LAYER_GATED_ATTENTION] = ATTENTION | DENSE_MLP,

@@ -25,7 +25,7 @@ int main(void) {
     "\"rms_norm_eps\": 1e-5, \"tie_word_embeddings\": false"
 
 /* Dense layers; rows that are sorted by expert; linear attention, and attention with gates; keys
- * and values of an earlier layer, and an input for every layer. */
+ * and values of an earlier layer, and an input for every layer; no norm before a block. */
 static const char *const configs[] = {
     "{\"model_type\": \"llama\", \"num_hidden_layers\": 2, " SIZES "}",
     "{\"model_type\": \"qwen3_moe\", \"num_hidden_layers\": 2, \"mlp_only_layers\": [0],"
@@ -41,6 +41,7 @@ static const char *const configs[] = {
     "\"layer_types\": [\"sliding_attention\", \"full_attention\", \"sliding_attention\","
     "\"full_attention\"], \"rope_parameters\": {\"full_attention\": {\"rope_type\":"
     "\"proportional\", \"partial_rotary_factor\": 0.5, \"rope_theta\": 300}}, " SIZES "}",
+    "{\"model_type\": \"exaone4\", \"num_hidden_layers\": 2, \"sliding_window\": 3, " SIZES "}",
 };
 enum { CONFIGS = sizeof configs / sizeof *configs };
 

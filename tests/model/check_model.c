@@ -357,6 +357,7 @@ START_TEST(absent_keys_take_the_defaults_of_the_family) {
         {"gpt_oss", 1.5e5, 1e-5, 8, 64, 131072, 0, false, true, false, -1, 200002, 199999},
         {"qwen3_5_text", 1e4, 1e-6, 4, 256, 32768, 0, false, false, true, -1, -1, -1},
         {"gemma4_text", 1e6, 1e-6, 4, 256, 131072, 0, true, false, true, 2, 1, 0},
+        {"exaone4", 1e4, 1e-5, 32, 4, 2048, 4096, false, false, true, 0, 2, -1},
     };
     /* Positions of some have no default: a file without them is not this model. */
     static const char positions[] =

@@ -57,6 +57,7 @@ static const struct kind {
     {"qwen35-lora", "5", {NULL}, true},
     {"gemma4-shared-kv-ple", "8", {NULL}, false},
     {"gemma4-lora", "7", {"lora_dropout=0.3", NULL}, true},
+    {"exaone4-full", "8", {"dtype=bf16", NULL}, false},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds, CUTS = 5, EMULATED_CUTS = 3 };
 

@@ -1,6 +1,6 @@
-/* check_layer_kinds.c - layers of Qwen3.5 and of Gemma 4: runs that resume, compute values again or
- * pack their rows, adapters that are merged, and tokens that continue from a state. That they
- * compute what PyTorch computes is golden.runs. Through the real binary. */
+/* check_layer_kinds.c - layers of Qwen3.5, Gemma 4 and EXAONE 4: runs that resume, compute values
+ * again or pack their rows, adapters that are merged, and tokens that continue from a state. That
+ * they compute what PyTorch computes is golden.runs. Through the real binary. */
 #include "tests/support/child.h"
 #include "tests/support/saved.h"
 #include "tests/support/scratch.h"
@@ -30,7 +30,7 @@ static void write_rows(void) {
 }
 
 /* Linear attention, and attention with gates; heads of two sizes, values that are keys, keys and
- * values of an earlier layer, and an input for every layer. */
+ * values of an earlier layer, and an input for every layer; no norm before a block. */
 static const char *const models[] = {
     "{\"model_type\":\"qwen3_5_text\",\"hidden_size\":32,\"intermediate_size\":24,"
     "\"num_hidden_layers\":3,\"full_attention_interval\":2,\"num_attention_heads\":4,"
@@ -50,8 +50,12 @@ static const char *const models[] = {
     "\"initializer_range\":0.3,\"rope_parameters\":{\"full_attention\":"
     "{\"rope_type\":\"proportional\",\"partial_rotary_factor\":0.25,\"rope_theta\":300},"
     "\"sliding_attention\":{\"rope_type\":\"default\",\"rope_theta\":100}}}",
+    "{\"model_type\":\"exaone4\",\"hidden_size\":32,\"intermediate_size\":24,"
+    "\"num_hidden_layers\":3,\"sliding_window\":7,\"sliding_window_pattern\":3,"
+    "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"vocab_size\":96,"
+    "\"max_position_embeddings\":256,\"initializer_range\":0.3}",
 };
-enum { QWEN3_5, GEMMA4, MODELS };
+enum { QWEN3_5, GEMMA4, EXAONE4, MODELS };
 
 static void set_up(void) {
     scratch_make(dir);
@@ -112,6 +116,20 @@ START_TEST(a_level_of_recomputation_changes_no_bit) {
 }
 END_TEST
 
+START_TEST(an_mlp_in_chunks_adds_to_what_it_reads) {
+    struct weights whole, chunks;
+    give(_i);
+    TRAIN(0, "output_dir=whole", "dtype=fp32", "gradient_checkpointing=full", "optimizer=sgd");
+    TRAIN(0, "output_dir=chunks", "dtype=fp32", "gradient_checkpointing=full", "optimizer=sgd",
+          "mlp_chunk_tokens=9");
+    weights_open(&whole, in_dir(dir, "whole"), "model");
+    weights_open(&chunks, in_dir(dir, "chunks"), "model");
+    ck_assert_double_lt(weights_compare(&whole, &chunks).largest, 1e-5);
+    weights_close(&whole);
+    weights_close(&chunks);
+}
+END_TEST
+
 START_TEST(a_step_that_is_halved_ends_at_the_bits_of_its_halves) {
     give(_i);
     TRAIN(0, "output_dir=halved", "batch_size=4", "gradient_accumulation_steps=1",
@@ -144,8 +162,8 @@ END_TEST
 /* --- a base in 4 bits ------------------------------------------------------------------------- */
 
 /* Two layers with eight modules and one with seven; and a projection of the model, two layers with
- * nine modules, two without v_proj, and two without k_proj, too. */
-static const uint32_t adapted[MODELS] = {2 * 8 + 7, 1 + 2 * 9 + 2 * 8 + 2 * 7};
+ * nine modules, two without v_proj, and two without k_proj, too; and three layers with seven. */
+static const uint32_t adapted[MODELS] = {2 * 8 + 7, 1 + 2 * 9 + 2 * 8 + 2 * 7, 3 * 7};
 
 START_TEST(projections_are_held_in_four_bits_and_adapted) {
     struct weights adapter;
@@ -233,6 +251,7 @@ int main(void) {
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_loop_test(tc, a_run_resumes_to_the_bit, 0, MODELS * OPTIMIZERS);
     tcase_add_loop_test(tc, a_level_of_recomputation_changes_no_bit, 0, MODELS * LEVELS);
+    tcase_add_loop_test(tc, an_mlp_in_chunks_adds_to_what_it_reads, 0, MODELS);
     tcase_add_loop_test(tc, a_step_that_is_halved_ends_at_the_bits_of_its_halves, 0, MODELS);
     tcase_add_loop_test(tc, a_packed_row_trains_as_its_sequences, 0, MODELS);
     tcase_add_loop_test(tc, projections_are_held_in_four_bits_and_adapted, 0, MODELS);

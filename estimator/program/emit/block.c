@@ -70,6 +70,21 @@ static pl_var gated_delta_layer(struct pl_tape *t, pl_var x, pl_var below, pl_va
     return close_layer(t, PL_SLOT_DELTA_OUT, pl_tape_delta(t, n1), x, trunk);
 }
 
+/* EXAONE 4, where what a block adds is normed, and what it reads is not:
+ *   x += post1(Wo attention(x));  x += post2(Wdown gated(x)) */
+static pl_var post_norm_layer(struct pl_tape *t, pl_var x, pl_var below, pl_var *trunk) {
+    (void)below;
+    pl_var o = attention(t, x);
+    pl_var a =
+        pl_tape_linear(t, PL_SLOT_O, o, t->b->m->hidden, PL_PART_ATTENTION, PL_TAPE_NAME("a"));
+    pl_var x2 = pl_tape_post_norm(t, PL_SLOT_POST1, a, "x2");
+    pl_tape_add(t, PL_SLOT_COUNT, x2, x);
+    pl_var y = pl_tape_mlp(t, x2, PL_PART_MLP, PL_TAPE_NAME("y"));
+    *trunk = pl_tape_post_norm(t, PL_SLOT_POST2, y, "x_next");
+    pl_tape_add(t, PL_SLOT_COUNT, *trunk, x2);
+    return PL_NO_VAR;
+}
+
 /* Gemma 3, where what a block adds is normed, too:
  *   x += post1(Wo attention(norm1(x)));  x += post2(Wdown gated(norm2(x))) */
 static pl_var four_norm_layer(struct pl_tape *t, pl_var x, pl_var below, pl_var *trunk) {
@@ -111,6 +126,7 @@ static pl_var scaled_layer(struct pl_tape *t, pl_var x, pl_var below, pl_var *tr
 typedef pl_var (*forward_fn)(struct pl_tape *t, pl_var x, pl_var below, pl_var *trunk);
 
 static const forward_fn forwards[PL_LAYER_KIND_COUNT] = {[PL_LAYER_PRE_NORM] = pre_norm_layer,
+                                                         [PL_LAYER_POST_NORM] = post_norm_layer,
                                                          [PL_LAYER_FOUR_NORM] = four_norm_layer,
                                                          [PL_LAYER_EXPERTS] = experts_layer,
                                                          [PL_LAYER_GATED_ATTENTION] =
