@@ -2,10 +2,10 @@
  *
  * sim_memory.c: allocations and copies. sim_runtime.c: errors, devices, streams. sim_graph.c:
  * capture and graphs. sim_block.c: threads of a block as fibres. sim_fibre.c: the switch between
- * two. sim_warp.c, sim_ptx.c: what a warp computes together. sim_watch.c, sim_hooks.c: what its
- * threads touch. sim_stream.c: work that waits. sim_settings.c: the environment. sim_lt.c,
- * sim_nvml.c, sim_nccl.c: libraries that the back-end loads by itself. Not thread-safe: it has one
- * host thread.
+ * two. sim_warp.c, sim_ptx.c, sim_hopper.c: what a warp computes together. sim_watch.c,
+ * sim_hooks.c: what its threads touch. sim_stream.c: work that waits. sim_settings.c: the
+ * environment. sim_lt.c, sim_nvml.c, sim_nccl.c: libraries that the back-end loads by itself. Not
+ * thread-safe: it has one host thread.
  * Use: setenv("PLSIM_MEMORY_BYTES", "1000", 1); plsim_restart(); ... plsim_counters.launches */
 #ifndef PL_TESTS_CUDA_SIM_SIM_H
 #define PL_TESTS_CUDA_SIM_SIM_H
@@ -19,6 +19,7 @@ struct plsim_counters {
     uint64_t mallocs, failed_mallocs, frees, host_mallocs, failed_host_mallocs;
     uint64_t launches, blocks, switches, copies, memsets, syncs;
     uint64_t captures, graphs, graph_launches; /* graphs: instantiated */
+    uint64_t wgmmas;                           /* of all threads */
     uint64_t idle_syncs;             /* waits after which a GPU would have had no kernel to run */
     uint64_t used_bytes, peak_bytes; /* bytes of the device */
 };
@@ -164,5 +165,8 @@ uint32_t plsim_thread(void); /* number of the running fibre in its block */
 
 /* sim_ptx.c: a block of so many threads begins. */
 void plsim_copies_forget(uint32_t threads);
+/* sim_hopper.c: the same, and a copy of the running thread has landed. */
+void plsim_hopper_forget(uint32_t threads);
+void plsim_hopper_landed(const void *dst);
 
 #endif

@@ -134,6 +134,7 @@ static struct queue {
 void plsim_copies_forget(uint32_t threads) {
     for (uint32_t i = 0; i < threads; i++)
         queues[i].n = queues[i].group = 0;
+    plsim_hopper_forget(threads);
 }
 
 static void land(const struct copy *c) {
@@ -142,6 +143,7 @@ static void land(const struct copy *c) {
         memcpy(c->dst, c->src, c->bytes);
     else
         memset(c->dst, 0, c->bytes);
+    plsim_hopper_landed(c->dst);
 }
 
 /* Before Ampere a copy goes through registers, and has landed when it returns. */

@@ -268,6 +268,12 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
     }
 }
 
+#ifdef PL_HOPPER
+#include "runtime/kernels/cuda/attention_bwd_hopper.cuh"
+#else
+#define HOPPER_KERNELS(T)
+#endif
+
 #define KEYS_TENSOR(T, D, QUERIES, DV, DK)                                                         \
     { keys_tensor<T, D, QUERIES, DV, DK>, D, 64, PL_TENSOR_THREADS, keys_layout<D, QUERIES>::BYTES }
 #define QUERIES_TENSOR(T, D, KEYS)                                                                 \
@@ -498,6 +504,9 @@ static bool pick_tensor(struct pl_device *dev, const struct pl_call *c,
         !pl_tensor_writes(&c->out[0]) || !pl_tensor_writes(&c->out[1]) ||
         !pl_tensor_writes(&c->out[2]))
         return false;
+#ifdef PL_HOPPER
+    if (pick_hopper(dev, t, a->dim, &out->dkv, &out->dq)) return true;
+#endif
     out->dkv = pl_attention_pick(dev, of->dkv, a->dim);
     out->dv = pl_attention_pick(dev, of->dv, a->dim);
     out->dk = pl_attention_pick(dev, of->dk, a->dim);
@@ -564,6 +573,7 @@ extern "C" pl_err pl_cuda_attention_bwd(struct pl_device *dev, const struct pl_c
 
 PL_CUDA_PRELOAD(attention_bwd) = {PL_FORM_KERNELS(stats),
                                   PL_NARROW_MAP(TENSOR_KERNELS)
+                                      PL_NARROW_MAP(HOPPER_KERNELS)
                                       PL_CUDA_KERNEL(keys_plain<1, 4, false>),
                                   PL_CUDA_KERNEL(keys_plain<2, 4, false>),
                                   PL_CUDA_KERNEL(keys_plain<4, 4, false>),

@@ -273,6 +273,12 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
                 sizeof(struct pl_kept)                                                             \
     }
 
+#ifdef PL_HOPPER
+#include "runtime/kernels/cuda/attention_fwd_hopper.cuh"
+#else
+#define HOPPER_KERNELS(T)
+#endif
+
 /* Each narrow type has these. Where two blocks of 128 queries do not fit a multiprocessor, D = 128
  * takes half the queries. Over a cache a token fills few rows of its tile: the smaller one. */
 #define TENSORS(T)                                                                                 \
@@ -418,6 +424,11 @@ pick_tensor(struct pl_device *dev, const struct pl_call *c, const struct pl_atte
         instances && pl_cuda_multiplies(dev, t) && a->dim % 8 == 0 &&
         pl_tensor_reads(&c->in[PL_ATTENTION_Q], t) && pl_tensor_reads(&c->in[PL_ATTENTION_K], t) &&
         pl_tensor_reads(&c->in[PL_ATTENTION_V], t) && pl_tensor_writes(&c->out[PL_ATTENTION_OUT_O]);
+#ifdef PL_HOPPER
+    const struct pl_attention_instance *hopper =
+        takes && !a->context ? pick_hopper(dev, t, a->dim) : NULL;
+    if (hopper) return hopper;
+#endif
     return takes ? pick_for_two(dev, instances, a->dim) : NULL;
 }
 
@@ -476,5 +487,6 @@ extern "C" pl_err pl_cuda_attention_cached(struct pl_device *dev, const struct p
         PL_CUDA_KERNEL(forward_plain<4, CACHED>), PL_CUDA_KERNEL(forward_plain<8, CACHED>),        \
         PL_CUDA_KERNEL(forward_plain<16, CACHED>)
 
-PL_CUDA_PRELOAD(attention_fwd) = {PL_NARROW_MAP(TENSOR_KERNELS) PLAIN_KERNELS(false),
+PL_CUDA_PRELOAD(attention_fwd) = {PL_NARROW_MAP(TENSOR_KERNELS) PL_NARROW_MAP(HOPPER_KERNELS)
+                                      PLAIN_KERNELS(false),
                                   PLAIN_KERNELS(true), NULL};
