@@ -46,6 +46,8 @@ struct pl_attr {
     enum pl_quant quant : 8;           /* DEQUANT4, QUANT4 */
     enum pl_start start : 8;           /* START, QUANT4 */
     uint32_t heads, kv_heads, head_dim, rot_dim;
+    uint32_t key_parts; /* ATTENTION_BWD on a GPU: parts of the heads that share a kv head, which
+                           each have sums of their own; 0: they are not divided */
     uint32_t taps;                     /* CONV_SILU*: columns of w */
     uint32_t key_dim;                  /* GATED_DELTA*: size of a head of keys */
     uint32_t window;                   /* attention; 0 = all */

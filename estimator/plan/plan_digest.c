@@ -48,7 +48,7 @@ static void add_attr(struct pl_digest *h, const struct pl_attr *a) {
     if (a->aux_coef != 0) add_real(h, a->aux_coef);
     if (a->aux_layers) add_number(h, a->aux_layers);
     const uint64_t later[] = {a->first_expert,  a->expert_rows, a->matrices, a->matrix_elements,
-                              a->matrix_stride, a->taps,        a->key_dim};
+                              a->matrix_stride, a->taps,        a->key_dim,  a->key_parts};
     for (size_t i = 0; i < sizeof later / sizeof *later; i++)
         if (later[i]) {
             add_number(h, i);

@@ -2,6 +2,7 @@
 
 #include "estimator/base/checked.h"
 #include "estimator/base/digest.h"
+#include "estimator/ops/scratch/workspace_cuda_attention.h"
 #include "estimator/ops/scratch/workspace_delta.h"
 #include "estimator/program/cost.h"
 #include "estimator/program/emit/brief.h"
@@ -155,6 +156,8 @@ static bool resize_op(struct pl_program *p, struct pl_op *op, const struct sizes
                       const struct sizes *to) {
     const struct pl_load full = pl_load_full(p);
     move_windows(p, op, from, to);
+    if (op->kind == PL_OP_ATTENTION_BWD)
+        op->attr.key_parts = pl_attention_key_parts(&p->traits, &op->attr, to->tokens);
     if (!resize_scratch(p, op)) return false;
     op->flops = (float)pl_op_flops(p, op, &full);
     if (op->attr.first_element && p->tensors[op->out[0].id].rows != PL_ROWS_FIXED)

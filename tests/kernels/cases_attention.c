@@ -122,9 +122,17 @@ static void store_all(struct operand *o, const double *values) {
         set_value(o, i / o->view.cols, i % o->view.cols, values[i]);
 }
 
+/* Divides the heads of a group as a plan of any number of tokens may, in whole parts. */
+static uint32_t draw_key_parts(struct trial *t, const struct shape *s) {
+    const uint32_t group = s->heads / s->kv_heads;
+    const uint32_t heads = (uint32_t)draw(t, 1, group);
+    return heads < group ? (group + heads - 1) / heads : 0;
+}
+
 static void build_backward(struct trial *t) {
     const struct shape s = draw_shape(t);
     const uint64_t rows = start(t, &s), q = s.heads * s.dim, kv = s.kv_heads * s.dim;
+    t->attr.key_parts = draw_key_parts(t, &s);
     add_in(t, 0, rows, q, draw_float(t));
     add_in(t, 1, rows, kv, draw_float(t));
     add_in(t, 2, rows, kv, draw_float(t));

@@ -1,6 +1,8 @@
 /* check_workspace.c - the scratch of products: who needs a converted copy, and that a plan gives
- * every product what its kernel will ask for. */
+ * every product what its kernel will ask for; and the parts of a group of heads. */
+#include "estimator/base/checked.h"
 #include "estimator/ops/scratch/workspace_cuda.h"
+#include "estimator/ops/scratch/workspace_cuda_attention.h"
 #include "estimator/ops/scratch/workspace_gemm.h"
 #include "tests/plan/planning.h"
 
@@ -84,15 +86,51 @@ START_TEST(a_bias_gradient_has_a_partial_sum_per_chunk_of_rows) {
 }
 END_TEST
 
+/* 512 blocks of 64 keys and a kv head are wanted, and parts have whole heads. */
+static const struct {
+    uint32_t heads, kv_heads;
+    uint64_t tokens;
+    uint32_t parts;
+} groups[] = {{28, 4, 1, 7},    {28, 4, 1024, 7}, {28, 4, 2048, 4},  {28, 4, 4096, 2},
+              {28, 4, 8128, 2}, {28, 4, 8129, 0}, {28, 4, 65536, 0}, {32, 8, 1024, 4},
+              {8, 1, 2048, 8},  {8, 8, 64, 0},    {3, 1, 16384, 2},  {14, 2, 0, 7}};
+enum { GROUPS = sizeof groups / sizeof *groups };
+
+START_TEST(few_tokens_divide_the_heads_of_a_group) {
+    const struct pl_traits cuda = pl_traits_cuda(90), cpu = pl_traits_cpu(2);
+    struct pl_attr a = {
+        .heads = groups[_i].heads, .kv_heads = groups[_i].kv_heads, .head_dim = 128};
+    ck_assert_uint_eq(pl_attention_key_parts(&cpu, &a, groups[_i].tokens), 0);
+    a.key_parts = pl_attention_key_parts(&cuda, &a, groups[_i].tokens);
+    ck_assert_uint_eq(a.key_parts, groups[_i].parts);
+    /* A part without heads would leave its sums unwritten. */
+    const uint32_t group = a.heads / a.kv_heads;
+    if (a.key_parts)
+        ck_assert_uint_lt((a.key_parts - 1) * pl_attention_part_heads(group, a.key_parts), group);
+    const uint64_t sums = UINT64_C(100) * 2 * a.kv_heads * 128 * sizeof(float) * a.key_parts;
+    const uint64_t stats = UINT64_C(100) * a.heads * 2 * sizeof(float);
+    ck_assert_uint_eq(pl_op_workspace_bytes(&cuda, PL_OP_ATTENTION_BWD, &a, 100, 128 * a.heads),
+                      sums ? pl_u64_round_up(stats, PL_WS_CUDA_ALIGN) + sums : stats);
+}
+END_TEST
+
+/* More bytes than there are is what no plan holds. */
+START_TEST(scratch_of_attention_that_has_no_number_is_the_largest) {
+    const struct pl_traits cuda = pl_traits_cuda(90);
+    const struct pl_attr a = {.heads = 64, .kv_heads = 8, .head_dim = 256, .key_parts = 8};
+    static const uint64_t rows[] = {UINT64_MAX, UINT64_MAX / 256, UINT64_MAX / 512 - 1,
+                                    UINT64_MAX / 131072};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        ck_assert_uint_eq(pl_op_workspace_bytes(&cuda, PL_OP_ATTENTION_BWD, &a, rows[i], 16384),
+                          UINT64_MAX);
+}
+END_TEST
+
 static const struct {
     uint32_t mode;
     enum pl_dtype dtype, adapter;
-} jobs[] = {{PL_MODE_FULL, BF16, F32},
-            {PL_MODE_FULL, F32, F32},
-            {PL_MODE_LORA, BF16, F32},
-            {PL_MODE_LORA, BF16, BF16},
-            {PL_MODE_LORA, F32, BF16},
-            {PL_MODE_LORA, F32, F32}};
+} jobs[] = {{PL_MODE_FULL, BF16, F32},  {PL_MODE_FULL, F32, F32},  {PL_MODE_LORA, BF16, F32},
+            {PL_MODE_LORA, BF16, BF16}, {PL_MODE_LORA, F32, BF16}, {PL_MODE_LORA, F32, F32}};
 
 static struct pl_product_matrix matrix_of(const struct pl_program *p, const struct pl_operand *o) {
     const struct pl_tensor *t = &p->tensors[o->id];
@@ -146,6 +184,8 @@ int main(void) {
     tcase_add_loop_test(tc, the_room_of_a_product_grows_with_its_dimensions, 0,
                         sizeof shapes / sizeof *shapes);
     tcase_add_loop_test(tc, a_bias_gradient_has_a_partial_sum_per_chunk_of_rows, 0, 4);
+    tcase_add_loop_test(tc, few_tokens_divide_the_heads_of_a_group, 0, GROUPS);
+    tcase_add_test(tc, scratch_of_attention_that_has_no_number_is_the_largest);
     tcase_add_loop_test(tc, a_plan_gives_every_product_what_its_kernel_asks_for, 0,
                         sizeof jobs / sizeof *jobs);
     suite_add_tcase(s, tc);

@@ -1,5 +1,6 @@
 /* steps.c - the kinds of steps of a layer's tape: their ops, and the ops of their gradients; and
  * the table of all kinds. */
+#include "estimator/ops/scratch/workspace_cuda_attention.h"
 #include "estimator/program/emit/exchange.h"
 #include "estimator/program/emit/tape.h"
 
@@ -438,6 +439,7 @@ static void attention_gradient(struct pl_tape *t, const struct pl_step *s) {
     pl_tape_rebuild(t, pl_var_bit(s->in[0]));
     if (b->err != PL_ERR_OK) return;
     struct pl_attr attr = attention_attr(b);
+    attr.key_parts = pl_attention_key_parts(&b->p->traits, &attr, b->n);
     if (b->key_col != b->q)
         begin_gated_grad(b, qk, qkv, d);
     else

@@ -46,6 +46,7 @@ struct pl_attention {
     uint32_t context;         /* rows of k and v that a sequence owns; ATTENTION_CACHED */
     uint32_t n_seqs, n_tokens;
     uint32_t heads, kv_heads, group; /* group = query heads of a kv head */
+    uint32_t parts, part_heads;      /* of a group, and the heads of one; backward */
     uint32_t dim, reach;
     float scale;
 };

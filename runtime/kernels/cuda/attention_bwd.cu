@@ -5,9 +5,12 @@
  * B.4). dk and dv are sums over queries, dq over keys, and a sum that two blocks share would need
  * atomics, whose order is not fixed. So there are three passes:
  *   stats  delta and lse * log2(e) of every query and head, to the workspace;
- *   keys   a block owns a tile of keys of a kv head and walks all heads of the group and all
- *          queries that see the tile: dk and dv;
+ *   keys   a block owns a tile of keys of a kv head and walks heads of the group and all queries
+ *          that see the tile: dk and dv;
  *   queries  a block owns a tile of queries of a head and walks their keys: dq.
+ * Where tiles and kv heads are too few blocks for a GPU, the plan divides the heads of a group into
+ * parts. A block of the keys pass then walks the heads of one, its sums go to the workspace, and a
+ * fourth pass adds those of all parts in their order.
  * Scores and do v^T are computed twice, seven products in place of five; nothing of the size of a
  * score is stored, and the bits do not depend on timing.
  *
@@ -21,7 +24,7 @@
  * 182, 128 255 / 255 and 211 / 220, none spilled: two blocks a multiprocessor. */
 #include "runtime/kernels/cuda/attention.cuh"
 
-#include "estimator/ops/scratch/scratch_bytes.h"
+#include "estimator/ops/scratch/workspace_cuda_attention.h"
 
 #include <math.h>
 
@@ -61,6 +64,70 @@ static pl_err launch_stats(struct pl_device *dev, const struct pl_attention *a,
     if (blocks > PL_GRID_MAX) return PL_ERR_PLAN_BROKEN;
     PL_LAUNCH((stats<T, V>), dim3((unsigned)blocks), dim3(STATS_THREADS), 0,
               pl_cuda_of(dev)->stream, *a, pl_mat_of<T>(*o), pl_mat_of<T>(*go), lanes);
+    return pl_cuda_launched();
+}
+
+/* ---- parts of a group ---- */
+
+/* The query heads [first, end) of a kv head that a block of the keys pass walks. With one part they
+ * are all of the group, and its sums are dk and dv themselves. */
+struct part {
+    uint32_t kv_head, number, first, end;
+};
+
+static __device__ __forceinline__ uint32_t key_slots(const struct pl_attention &a) {
+    return a.kv_heads * a.parts;
+}
+
+static __device__ __forceinline__ struct part part_of(const struct pl_attention &a) {
+    const uint32_t slot = blockIdx.x % key_slots(a);
+    struct part p = {slot / a.parts, slot % a.parts, 0, 0};
+    const uint32_t end = (p.number + 1) * a.part_heads;
+    p.first = p.kv_head * a.group + p.number * a.part_heads;
+    p.end = p.kv_head * a.group + (end < a.group ? end : a.group);
+    return p;
+}
+
+/* The storage of the sums of parts where a matrix of this storage is written. */
+template <typename T> struct summed { typedef float type; };
+template <> struct summed<pl_either> { typedef pl_either type; };
+
+enum { SUM_THREADS = 128 };
+
+/* Adds the sums of a row of all parts, those of dk and, in the second line of blocks, those of dv.
+ * Rows after the last sequence are left as they are, as the keys pass leaves them. */
+template <typename T, int V>
+static __global__ void __launch_bounds__(SUM_THREADS)
+    add_parts(const struct pl_attention a, const pl_mat<typename summed<T>::type> dk_sums,
+              const pl_mat<typename summed<T>::type> dv_sums, const pl_mat<T> dk,
+              const pl_mat<T> dv) {
+    typedef typename summed<T>::type S;
+    const pl_mat<S> sums = blockIdx.y ? dv_sums : dk_sums;
+    const pl_mat<T> out = blockIdx.y ? dv : dk;
+    const uint32_t row = blockIdx.x, cols = a.kv_heads * a.dim;
+    if (row >= (uint32_t)a.offsets[a.n_seqs]) return;
+    for (uint32_t col = threadIdx.x * V; col < cols; col += SUM_THREADS * V) {
+        float sum[V], x[V];
+        pl_floats(pl_load<S, V>(sums, row, col, cols), sum);
+        for (uint32_t p = 1; p < a.parts; p++) {
+            pl_floats(pl_load<S, V>(sums, (uint64_t)p * a.n_tokens + row, col, cols), x);
+#pragma unroll
+            for (int i = 0; i < V; i++)
+                sum[i] += x[i];
+        }
+        pl_store(out, row, col, cols, pl_packed(out, sum));
+    }
+}
+
+template <typename T, int V>
+static pl_err launch_add_parts(struct pl_device *dev, const struct pl_attention *a,
+                               const struct pl_view *dk, const struct pl_view *dv) {
+    typedef typename summed<T>::type S;
+    struct pl_view dk_sums = {.p = a->dk.p, .ld = a->dk.ld, .dtype = PL_DTYPE_F32};
+    struct pl_view dv_sums = {.p = a->dv.p, .ld = a->dv.ld, .dtype = PL_DTYPE_F32};
+    PL_LAUNCH((add_parts<T, V>), dim3(a->n_tokens, 2), dim3(SUM_THREADS), 0,
+              pl_cuda_of(dev)->stream, *a, pl_mat_of<S>(dk_sums), pl_mat_of<S>(dv_sums),
+              pl_mat_of<T>(*dk), pl_mat_of<T>(*dv));
     return pl_cuda_launched();
 }
 
@@ -111,9 +178,10 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
     typedef keys_layout<D, QUERIES> layout;
     constexpr uint32_t KEYS = 64;
     PL_SHARED(uint16_t, memory);
-    const uint32_t kv_head = blockIdx.x % a.kv_heads, kv_col = kv_head * a.dim;
+    const struct part part = part_of(a);
+    const uint32_t kv_col = part.kv_head * a.dim;
     struct pl_tile t;
-    if (!pl_tile_find(a, blockIdx.x / a.kv_heads, KEYS, &t)) return;
+    if (!pl_tile_find(a, blockIdx.x / key_slots(a), KEYS, &t)) return;
     const struct pl_range queries = pl_queries_seeing(a, t, KEYS);
 
     pl_rows_a<D, layout::KEPT> k[1];
@@ -128,7 +196,7 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
     if (DK) v[0].take(memory + layout::OWN + pl_warp() * 16 * pl_pitch<D>::N);
     __syncthreads();
 
-    uint32_t head = kv_head * a.group, query = queries.first, buffer = 0;
+    uint32_t head = part.first, query = queries.first, buffer = 0;
     struct pl_kept own;
     bool writes;
     pl_kept_place *kept = pl_keep(memory + layout::KEPT_AT, &own, &writes);
@@ -138,7 +206,7 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
         kept->first = queries.first;
         kept->end = queries.end;
         kept->own = t.first;
-        kept->heads_end = (kv_head + 1) * a.group;
+        kept->heads_end = part.end;
         kept->factor = a.scale * PL_LOG2_E;
     }
     copy_queries<D, QUERIES>(a, t, memory, buffer, head, query);
@@ -174,8 +242,9 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
         if (DK) pl_add_weighted<T, D, 1, QUERIES>(dk, ds, q);
         if (!more) break;
     }
-    const uint32_t row0 = kept->row0, length = kept->length;
-    const uint32_t col = blockIdx.x % a.kv_heads * a.dim;
+    const struct part own_part = part_of(a);
+    const uint64_t row0 = kept->row0 + (uint64_t)own_part.number * a.n_tokens;
+    const uint32_t length = kept->length, col = own_part.kv_head * a.dim;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         const uint32_t j = kept->own + pl_warp() * 16 + pl_lane() / 4 + half * 8;
@@ -341,17 +410,17 @@ static __global__ void __launch_bounds__(N_WARPS *PL_WARP) keys_plain(const stru
     float *go = ONE_TILE ? q : q + PL_PLAIN_TILE * PITCH;
     float *p = q + layout::WALKED * PITCH + pl_warp() * 2 * OWN * PL_PLAIN_TILE;
     float *ds = p + OWN * PL_PLAIN_TILE;
-    const uint32_t kv_head = blockIdx.x % a.kv_heads, kv_col = kv_head * a.dim;
-    const uint32_t dim4 = (a.dim + 3) / 4 * 4;
+    const struct part part = part_of(a);
+    const uint32_t kv_col = part.kv_head * a.dim, dim4 = (a.dim + 3) / 4 * 4;
     struct pl_tile t;
-    if (!pl_tile_find(a, blockIdx.x / a.kv_heads, KEYS, &t)) return;
+    if (!pl_tile_find(a, blockIdx.x / key_slots(a), KEYS, &t)) return;
     const struct pl_range queries = pl_queries_seeing(a, t, KEYS);
     const uint32_t key = t.first + pl_warp() * OWN;
 
     float dk[OWN][CHUNKS] = {}, dv[OWN][CHUNKS] = {}, s[OWN], dp[OWN];
     pl_plain_load<CHUNKS>(k, a.k, t, t.first, KEYS, kv_col, a.dim);
     pl_plain_load<CHUNKS>(v, a.v, t, t.first, KEYS, kv_col, a.dim);
-    for (uint32_t head = kv_head * a.group; head < (kv_head + 1) * a.group; head++)
+    for (uint32_t head = part.first; head < part.end; head++)
         for (uint32_t query = queries.first; query < queries.end; query += PL_PLAIN_TILE) {
             const uint32_t i = query + pl_lane();
             __syncthreads();
@@ -375,11 +444,12 @@ static __global__ void __launch_bounds__(N_WARPS *PL_WARP) keys_plain(const stru
             if (ONE_TILE) walk_again<CHUNKS>(q, a.q, a, t, query, head);
             pl_plain_add_weighted<CHUNKS>(dk, ds, q);
         }
+    const uint64_t row0 = t.row0 + (uint64_t)part.number * a.n_tokens;
 #pragma unroll
     for (int r = 0; r < OWN; r++) {
         if (key + r >= t.length) break;
-        pl_plain_store<CHUNKS>(a.dk, t.row0 + key + r, kv_col, a.dim, dk[r], a.scale);
-        pl_plain_store<CHUNKS>(a.dv, t.row0 + key + r, kv_col, a.dim, dv[r], 1.0f);
+        pl_plain_store<CHUNKS>(a.dk, row0 + key + r, kv_col, a.dim, dk[r], a.scale);
+        pl_plain_store<CHUNKS>(a.dv, row0 + key + r, kv_col, a.dim, dv[r], 1.0f);
     }
 }
 
@@ -476,6 +546,30 @@ static pl_err run_stats(struct pl_device *dev, const struct pl_attention *a,
     return launch[a->dim % 8 ? PL_FORM_EITHER : pl_form_of(views, 2)](dev, a, o, go);
 }
 
+/* Divides the heads of a group as the plan says, and lets the keys pass write to the workspace.
+ * False: the plan contradicts itself. */
+static bool divide_group(struct pl_attention *a, const struct pl_attr *attr,
+                         const struct pl_view *ws) {
+    a->parts = attr->key_parts ? attr->key_parts : 1;
+    a->part_heads = pl_attention_part_heads(a->group, a->parts);
+    if (attr->key_parts == 0) return true;
+    if (a->parts > a->group || (a->parts - 1) * a->part_heads >= a->group) return false;
+    const uint64_t cols = (uint64_t)a->kv_heads * a->dim;
+    float *sums = (float *)((unsigned char *)ws->p + pl_attention_sums_at(a->n_tokens, a->heads));
+    a->dk = pl_mat<pl_either>{sums, cols, PL_DTYPE_F32};
+    a->dv = pl_mat<pl_either>{sums + cols * a->parts * a->n_tokens, cols, PL_DTYPE_F32};
+    return true;
+}
+
+static pl_err run_add_parts(struct pl_device *dev, const struct pl_attention *a,
+                            const struct pl_view *dk, const struct pl_view *dv) {
+    static pl_err (*const launch[PL_FORMS])(struct pl_device *, const struct pl_attention *,
+                                            const struct pl_view *, const struct pl_view *) =
+        PL_FORM_TABLE(launch_add_parts);
+    const struct pl_view *const views[] = {dk, dv};
+    return launch[a->dim % 8 ? PL_FORM_EITHER : pl_form_of(views, 2)](dev, a, dk, dv);
+}
+
 static const struct tensor_passes *passes_of(enum pl_dtype t) {
 #define OF_TYPE(T)                                                                                 \
     case PL_DTYPE_##T:                                                                             \
@@ -516,11 +610,12 @@ static bool pick_tensor(struct pl_device *dev, const struct pl_call *c,
 
 static pl_err run_picked(struct pl_device *dev, const struct pl_attention *a,
                          const struct picked *p) {
+    const uint32_t slots = a->kv_heads * a->parts;
     if (p->dkv) {
-        PL_TRY(pl_attention_launch(dev, a, p->dkv, a->kv_heads));
+        PL_TRY(pl_attention_launch(dev, a, p->dkv, slots));
     } else {
-        PL_TRY(pl_attention_launch(dev, a, p->dv, a->kv_heads));
-        PL_TRY(pl_attention_launch(dev, a, p->dk, a->kv_heads));
+        PL_TRY(pl_attention_launch(dev, a, p->dv, slots));
+        PL_TRY(pl_attention_launch(dev, a, p->dk, slots));
     }
     return pl_attention_launch(dev, a, p->dq, a->heads);
 }
@@ -549,13 +644,15 @@ extern "C" pl_err pl_cuda_attention_bwd(struct pl_device *dev, const struct pl_c
     a.dk = pl_mat_of<pl_either>(out[1]);
     a.dv = pl_mat_of<pl_either>(out[2]);
     a.stats = (float2 *)in[7].p;
+    if (!divide_group(&a, c->attr, &in[7])) return PL_ERR_PLAN_BROKEN;
     PL_TRY(run_stats(dev, &a, o, go));
     struct picked p = {};
     if (!pick_tensor(dev, c, &a, &p)) {
         p.dkv = pl_attention_pick(dev, dkv_plain, a.dim);
         p.dq = pl_attention_pick(dev, dq_plain, a.dim);
     }
-    return run_picked(dev, &a, &p);
+    PL_TRY(run_picked(dev, &a, &p));
+    return c->attr->key_parts ? run_add_parts(dev, &a, &out[1], &out[2]) : PL_ERR_OK;
 }
 
 #define TENSOR_KERNELS(T)                                                                          \
@@ -572,6 +669,7 @@ extern "C" pl_err pl_cuda_attention_bwd(struct pl_device *dev, const struct pl_c
         PL_CUDA_KERNEL(queries_tensor<pl_stored_##T, 256, 16>),
 
 PL_CUDA_PRELOAD(attention_bwd) = {PL_FORM_KERNELS(stats),
+                                  PL_FORM_KERNELS(add_parts),
                                   PL_NARROW_MAP(TENSOR_KERNELS)
                                       PL_NARROW_MAP(HOPPER_KERNELS)
                                       PL_CUDA_KERNEL(keys_plain<1, 4, false>),
