@@ -18,15 +18,16 @@ enum { MOST_ROWS = 512, HEADS = 4, KV_HEADS = 2, MOST_DIM = 128, MOST_SEQS = 4 }
 static const struct shape {
     uint32_t dim, window, lengths[MOST_SEQS];
     bool sinks;
+    uint32_t parts; /* of a group */
     enum pl_dtype out;
 } shapes[] = {
-    {128, 0, {1, 130, 200, 64}, false, PL_DTYPE_BF16},
-    {128, 100, {300, 0, 129, 7}, true, PL_DTYPE_F32},
-    {64, 0, {65, 63, 1, 300}, true, PL_DTYPE_BF16},
-    {64, 1, {128, 2, 0, 200}, false, PL_DTYPE_F32},
-    {40, 33, {257, 64, 31, 3}, false, PL_DTYPE_BF16},
-    {112, 0, {190, 128, 0, 66}, false, PL_DTYPE_BF16},
-    {8, 0, {400, 1, 1, 1}, false, PL_DTYPE_F32},
+    {128, 0, {1, 130, 200, 64}, false, 0, PL_DTYPE_BF16},
+    {128, 100, {300, 0, 129, 7}, true, 2, PL_DTYPE_F32},
+    {64, 0, {65, 63, 1, 300}, true, 0, PL_DTYPE_BF16},
+    {64, 1, {128, 2, 0, 200}, false, 2, PL_DTYPE_F32},
+    {40, 33, {257, 64, 31, 3}, false, 0, PL_DTYPE_BF16},
+    {112, 0, {190, 128, 0, 66}, false, 2, PL_DTYPE_BF16},
+    {8, 0, {400, 1, 1, 1}, false, 0, PL_DTYPE_F32},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
@@ -99,6 +100,7 @@ static struct problem set_up(const struct runner *r, const struct shape *s, enum
                               .kv_heads = KV_HEADS,
                               .head_dim = s->dim,
                               .window = s->window,
+                              .key_parts = s->parts,
                               .scale = 1 / sqrtf((float)s->dim)};
     machine_turn_to(r);
     const struct pl_batch batch = {.n_tokens = p.rows, .n_seqs = MOST_SEQS, .max_len = MOST_ROWS};

@@ -46,18 +46,19 @@ static __global__ void __launch_bounds__(PL_HOPPER_THREADS, 1)
     typedef hopper_layout<D> layout;
     constexpr uint32_t KEYS = PL_HOPPER_OWN, QUERIES = PL_HOPPER_WALKED;
     PL_SHARED(uint16_t, memory);
-    const uint32_t kv_head = blockIdx.x % a.kv_heads, kv_col = kv_head * a.dim;
+    const struct part part = part_of(a);
+    const uint32_t kv_col = part.kv_head * a.dim;
     struct pl_tile t;
-    if (!pl_tile_find(a, blockIdx.x / a.kv_heads, KEYS, &t)) return;
+    if (!pl_tile_find(a, blockIdx.x / key_slots(a), KEYS, &t)) return;
     const struct pl_range queries = pl_queries_seeing(a, t, KEYS);
     uint16_t *own = pl_panel_align(memory);
     const uint16_t *k = pl_own_rows(own), *v = pl_own_rows(own + layout::OWN);
     float dk[1][D / 8][4] = {}, dv[1][D / 8][4] = {};
     pl_panel_copy<D, KEYS>(own, a.k, t, t.first, kv_col, a.dim);
     pl_panel_copy<D, KEYS>(own + layout::OWN, a.v, t, t.first, kv_col, a.dim);
-    const uint32_t key = t.first + pl_warp() * 16, heads_end = (kv_head + 1) * a.group;
+    const uint32_t key = t.first + pl_warp() * 16;
     const float factor = a.scale * PL_LOG2_E;
-    uint32_t head = kv_head * a.group, query = queries.first, buffer = 0;
+    uint32_t head = part.first, query = queries.first, buffer = 0;
     copy_queries_hopper<D>(a, t, own, buffer, head, query);
     for (bool more = true; more;) {
         const uint32_t here = query;
@@ -69,7 +70,7 @@ static __global__ void __launch_bounds__(PL_HOPPER_THREADS, 1)
         buffer ^= 1;
         pl_arrive_of_copies(); /* this buffer is here, the other is used */
         if (query >= queries.end) query = queries.first, head++;
-        more = head < heads_end;
+        more = head < part.end;
         if (more) copy_queries_hopper<D>(a, t, own, buffer, head, query);
         pl_ptx_wgmma_fence();
         pl_multiply_panels<T, D>(p, k, q);
@@ -91,12 +92,13 @@ static __global__ void __launch_bounds__(PL_HOPPER_THREADS, 1)
         pl_add_panels<T, D>(dk, wk, q);
         pl_end_products();
     }
+    const uint64_t row0 = t.row0 + (uint64_t)part.number * a.n_tokens;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         const uint32_t j = key + pl_lane() / 4 + half * 8;
         if (j >= t.length) continue;
-        pl_store_part<D>(a.dk, t.row0 + j, kv_col, a.dim, dk[0], half, a.scale);
-        pl_store_part<D>(a.dv, t.row0 + j, kv_col, a.dim, dv[0], half, 1.0f);
+        pl_store_part<D>(a.dk, row0 + j, kv_col, a.dim, dk[0], half, a.scale);
+        pl_store_part<D>(a.dv, row0 + j, kv_col, a.dim, dv[0], half, 1.0f);
     }
 #else
     (void)a;
