@@ -249,9 +249,11 @@ static pl_err decide_passes(struct pl_question *q, uint32_t limit, struct pl_tri
 pl_err pl_decide_levels(struct pl_question *q, uint32_t limit, struct pl_trials *trials,
                         struct pl_text *notes, struct pl_diag *d) {
     struct pl_trials own = {0};
+    q->decided.keep_unpacked = PL_TRI_AUTO;
     pl_err err = decide_passes(q, limit, trials ? trials : &own, notes, d);
     pl_trials_finish(&own);
-    return err;
+    if (err != PL_ERR_OK || q->job->batch_size == PL_AUTO) return err;
+    return pl_decide_copies(q, notes, d);
 }
 
 pl_err pl_decide(struct pl_question *q, uint32_t limit, struct pl_autobatch *search,
@@ -259,6 +261,7 @@ pl_err pl_decide(struct pl_question *q, uint32_t limit, struct pl_autobatch *sea
     const uint32_t useful = (uint32_t)pl_u64_min(limit, pl_autobatch_limit(q->job));
     *search = (struct pl_autobatch){0};
     struct pl_trials trials = {0};
+    q->decided.keep_unpacked = PL_TRI_AUTO;
     pl_err err = decide_passes(q, useful, &trials, notes, d);
     const struct pl_found *found = &trials.found;
     if (err == PL_ERR_OK && found->next_bytes) {
@@ -271,9 +274,11 @@ pl_err pl_decide(struct pl_question *q, uint32_t limit, struct pl_autobatch *sea
     PL_TRY(err);
     q->recommended = search->batch_size;
     q->batch_size = q->job->batch_size;
-    if (q->batch_size != PL_AUTO) return PL_ERR_OK;
-    q->batch_size = (uint32_t)pl_u64_min(q->recommended ? q->recommended : 1, useful);
-    return pl_decide_keeping(q, NULL, notes, d);
+    if (q->batch_size == PL_AUTO) {
+        q->batch_size = (uint32_t)pl_u64_min(q->recommended ? q->recommended : 1, useful);
+        PL_TRY(pl_decide_keeping(q, NULL, notes, d));
+    }
+    return pl_decide_copies(q, notes, d);
 }
 
 pl_err pl_decide_again(struct pl_question *q, uint64_t limit, struct pl_trials *trials,

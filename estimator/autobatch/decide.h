@@ -12,8 +12,8 @@
  * matrices are unpacked whole wherever anything fits that way, in chunks or not; where nothing
  * does, panels are the largest power of two of bytes with which something fits, without chunks of
  * the MLP if there is one.
- * What the first pass of a step of preferences computes is kept where all else is decided
- * (keeping.h).
+ * What the first pass of a step of preferences computes, and copies of 4-bit matrices, are kept
+ * where all else is decided (keeping.h).
  * Use: pl_decide(&q, PL_BATCH_LIMIT, &search, &notes, &d);
  *      pl_question_plan(&q, &search.planned, &planned, &d); pl_autobatch_finish(&search); */
 #ifndef PL_ESTIMATOR_AUTOBATCH_DECIDE_H
@@ -22,8 +22,8 @@
 #include "estimator/autobatch/autobatch.h"
 #include "estimator/autobatch/autolevel.h"
 
-/* Decides what pl_autolevel_decide() does, and mlp_chunk_tokens, unpack_buffer and
- * keep_first_pass. */
+/* Decides what pl_autolevel_decide() does, and mlp_chunk_tokens, unpack_buffer, keep_first_pass and
+ * keep_unpacked. The latter two are not decided for a batch that is open. */
 pl_err pl_decide_levels(struct pl_question *q, uint32_t limit, struct pl_trials *trials,
                         struct pl_text *notes, struct pl_diag *d);
 

@@ -80,3 +80,33 @@ pl_err pl_decide_keeping(struct pl_question *q, const struct pl_question *other,
     if (notes) tell(&best, without, notes);
     return PL_ERR_OK;
 }
+
+/* --- copies of 4-bit matrices ---------------------------------------------------------------- */
+
+static bool makes_products_again(const struct pl_question *q) {
+    const uint32_t level = pl_question_level(q);
+    bool any = level == PL_RECOMPUTE_AUTO; /* which is planned as `full` */
+    for (uint64_t l = 0; l < q->model->layers && !any; l++)
+        any = pl_recompute_of_layer(level, l) > PL_RECOMPUTE_LIGHT;
+    return any;
+}
+
+static bool are_copies_open(const struct pl_question *q) {
+    return q->job->mode == PL_MODE_QLORA && !q->job->inference && q->budget.known &&
+           q->job->keep_unpacked == PL_TRI_AUTO && makes_products_again(q);
+}
+
+pl_err pl_decide_copies(struct pl_question *q, struct pl_text *notes, struct pl_diag *d) {
+    struct pl_question kept = *q;
+    struct pl_planned held = {0};
+    bool fit = false;
+    q->decided.keep_unpacked = PL_TRI_AUTO;
+    if (!are_copies_open(q)) return PL_ERR_OK;
+    kept.decided.keep_unpacked = PL_TRI_TRUE;
+    const pl_err err = pl_question_fits(&kept, pl_budget_usable(&q->budget), &held, &fit, d);
+    pl_planned_finish(&held);
+    if (err != PL_ERR_OK || !fit) return err;
+    *q = kept;
+    if (notes) pl_text_add(notes, "keep_unpacked: auto is `true`: that fits\n");
+    return PL_ERR_OK;
+}

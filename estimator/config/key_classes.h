@@ -88,6 +88,7 @@
     X(loss_chunk_tokens, MAY_CHANGE)                                                               \
     X(mlp_chunk_tokens, MAY_CHANGE)                                                                \
     X(unpack_buffer, MAY_CHANGE)                                                                   \
+    X(keep_unpacked, MAY_CHANGE)                                                                   \
     X(offload, MAY_CHANGE)                                                                         \
     X(offload_update, MAY_CHANGE)                                                                  \
     X(full_ft_offload, MAY_CHANGE)                                                                 \

@@ -211,6 +211,10 @@
       "most memory for a copy of a 4-bit matrix, such as 16MiB; a larger matrix is unpacked in "   \
       "up to 256 panels, one after the other; 0: whole; auto: whole, or the largest power of two " \
       "from 16MiB on that fits where that does not")                                               \
+    X(keep_unpacked, ENUM, "auto", 0, 0, "auto|true|false",                                        \
+      "keep the copies of 4-bit matrices that the recomputation of a layer has unpacked for its "  \
+      "gradient, instead of unpacking them again; no bit changes; auto: where a budget is known "  \
+      "and that fits")                                                                             \
     X(offload, ENUM, "none", 0, 0, "none|optimizer|gradients|weights",                             \
       "what is held in host memory instead of on the device; each choice includes those before "   \
       "it")                                                                                        \

@@ -61,6 +61,7 @@ static const struct {
     {PL_KEY_quantize_head, PL_KEY_mode, VALUE(PL_MODE_QLORA), IGNORED},
     {PL_KEY_quantize_embedding, PL_KEY_mode, VALUE(PL_MODE_QLORA), IGNORED},
     {PL_KEY_unpack_buffer, PL_KEY_mode, VALUE(PL_MODE_QLORA), IGNORED},
+    {PL_KEY_keep_unpacked, PL_KEY_mode, VALUE(PL_MODE_QLORA), IGNORED},
     {PL_KEY_full_ft_offload, PL_KEY_mode, VALUE(PL_MODE_FULL), IGNORED},
     {PL_KEY_full_ft_ceiling_billions, PL_KEY_mode, VALUE(PL_MODE_FULL), IGNORED},
     {PL_KEY_optimizer_in_backward, PL_KEY_mode, VALUE(PL_MODE_FULL), IGNORED},

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-_Static_assert(sizeof(struct pl_choices) == 4 * sizeof(uint32_t) + sizeof(uint64_t),
+_Static_assert(sizeof(struct pl_choices) == 4 * sizeof(uint32_t) + 2 * sizeof(uint64_t),
                "choices have no padding");
 
 /* --- the machine ----------------------------------------------------------------------------- */
@@ -142,6 +142,7 @@ static void take_choices(const struct pl_choices *x, struct pl_job *job) {
     job->mlp_chunk_tokens = x->mlp_chunk_tokens;
     job->unpack_buffer = x->unpack_buffer;
     job->keep_first_pass = x->keep_first_pass;
+    job->keep_unpacked = (uint32_t)x->keep_unpacked;
 }
 
 void pl_job_settle(struct pl_job *job, const struct pl_decided *x) {

@@ -45,9 +45,11 @@ struct pl_choices {
     uint32_t mlp_chunk_tokens;
     uint32_t keep_first_pass; /* PL_TRI_* */
     uint64_t unpack_buffer;
+    uint64_t keep_unpacked; /* PL_TRI_*, in as many bits as leave no padding */
 };
 #define PL_CHOICES_OPEN                                                                            \
-    ((struct pl_choices){PL_RECOMPUTE_AUTO, PL_TRI_AUTO, PL_AUTO, PL_TRI_AUTO, PL_AUTO_BYTES})
+    ((struct pl_choices){PL_RECOMPUTE_AUTO, PL_TRI_AUTO, PL_AUTO, PL_TRI_AUTO, PL_AUTO_BYTES,      \
+                         PL_TRI_AUTO})
 
 /* The decisions of a search, as they are for its micro-batch. */
 struct pl_decided {

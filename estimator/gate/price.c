@@ -116,6 +116,7 @@ void pl_price_settle(const struct pl_question *q, struct pl_job *job) {
     job->given[PL_KEY_loss_chunk_tokens] |= job->loss_chunk_tokens != PL_AUTO;
     job->given[PL_KEY_mlp_chunk_tokens] |= job->mlp_chunk_tokens != PL_AUTO;
     job->given[PL_KEY_unpack_buffer] |= job->unpack_buffer != PL_AUTO_BYTES;
+    job->given[PL_KEY_keep_unpacked] |= job->keep_unpacked != PL_TRI_AUTO;
 }
 
 /* Finds the largest batch of a question whose batch is open, with the least of what else is. */

@@ -17,7 +17,7 @@ struct pl_remedy {
     int64_t saves_bytes;
     struct pl_price price; /* as it is asked again with the change */
 };
-#define PL_MAX_REMEDIES 35
+#define PL_MAX_REMEDIES 36
 /* Finds what would help a question, of which `plan` is the plan. Fitting ones first, each group in
  * order of how little it changes what is learnt. When none fits alone, the last row combines what
  * is needed. */

@@ -38,9 +38,9 @@ static json_t *settings_json(const struct pl_job *job) {
 
 /* Lists the decisions that the question leaves open. */
 static json_t *decided_json(const struct pl_question *q) {
-    static const enum pl_key_id open[] = {PL_KEY_batch_size, PL_KEY_gradient_checkpointing,
+    static const enum pl_key_id open[] = {PL_KEY_batch_size,        PL_KEY_gradient_checkpointing,
                                           PL_KEY_loss_chunk_tokens, PL_KEY_mlp_chunk_tokens,
-                                          PL_KEY_unpack_buffer};
+                                          PL_KEY_unpack_buffer,     PL_KEY_keep_unpacked};
     struct pl_job job = *q->job; /* shallow */
     json_t *o = json_object();
     pl_question_settle(q, &job);

@@ -215,6 +215,8 @@ struct pl_job_shape {
     bool double_quant;
     bool quantize_head, quantize_embedding;
     uint64_t unpack_bytes;       /* of a copy of codes, at most; 0 = any: emit.h */
+    bool keeps_unpacked;         /* copies of codes live from a layer's recomputation to the
+                                  * gradient that reads them */
     enum pl_dtype moment_dtype;  /* of states that are no codes */
     enum pl_dtype compute_dtype; /* of dequantised weights */
     uint64_t lora_r;

@@ -459,6 +459,8 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
     out->mlp_chunk_tokens = job->mlp_chunk_tokens == PL_AUTO ? 0 : job->mlp_chunk_tokens;
     if (job->mode == PL_MODE_QLORA && job->unpack_buffer != PL_AUTO_BYTES)
         out->unpack_bytes = job->unpack_buffer;
+    out->keeps_unpacked =
+        job->mode == PL_MODE_QLORA && !job->inference && job->keep_unpacked == PL_TRI_TRUE;
     out->quant = job->mode == PL_MODE_QLORA ? pl_job_quant(job, m) : PL_QUANT_NF4;
     out->double_quant = job->double_quant && pl_quant_has_absmax(out->quant);
     out->quantize_head = job->quantize_head;

@@ -118,6 +118,12 @@ static bool cuts_copies(const struct pl_question *was, const struct pl_job *job)
     return now != PL_AUTO_BYTES && (!now || now > job->unpack_buffer);
 }
 
+/* `auto` keeps them only where they fit. */
+static bool keeps_copies(const struct pl_question *was, const struct pl_job *job) {
+    (void)job;
+    return was->job->keep_unpacked == PL_TRI_TRUE;
+}
+
 /* True if a step is one micro-batch and its gradients are on the device. Under `auto` the job has
  * it already where that may be. */
 static bool lets_gradients_go(const struct pl_question *was, const struct pl_job *with) {

@@ -108,6 +108,11 @@ uint32_t pl_question_keeps(const struct pl_question *q) {
     return own == PL_TRI_AUTO ? q->decided.keep_first_pass : own;
 }
 
+uint32_t pl_question_keeps_unpacked(const struct pl_question *q) {
+    const uint32_t own = q->job->keep_unpacked;
+    return own == PL_TRI_AUTO ? (uint32_t)q->decided.keep_unpacked : own;
+}
+
 /* Tokens in so many chunks. */
 static uint64_t most_tokens(uint64_t chunk, uint64_t chunks) {
     if (!chunk || chunk == PL_AUTO) return INT32_MAX;
@@ -141,7 +146,8 @@ struct pl_decided pl_question_decided(const struct pl_question *q) {
                     .optimizer_in_backward = settled_in_backward(q),
                     .mlp_chunk_tokens = pl_question_mlp_chunk(q),
                     .unpack_buffer = pl_question_unpack(q),
-                    .keep_first_pass = pl_question_keeps(q)},
+                    .keep_first_pass = pl_question_keeps(q),
+                    .keep_unpacked = pl_question_keeps_unpacked(q)},
         .dtype = pl_question_dtype(q),
     };
 }

@@ -67,7 +67,8 @@ bool pl_question_has_kernels(const struct pl_question *q);
 uint32_t pl_question_accumulation(const struct pl_question *q);
 uint32_t pl_question_mlp_chunk(const struct pl_question *q);
 uint64_t pl_question_unpack(const struct pl_question *q);
-uint32_t pl_question_keeps(const struct pl_question *q); /* PL_TRI_* of keep_first_pass */
+uint32_t pl_question_keeps(const struct pl_question *q);          /* PL_TRI_* of keep_first_pass */
+uint32_t pl_question_keeps_unpacked(const struct pl_question *q); /* PL_TRI_* of keep_unpacked */
 /* Tokens of the largest micro-batch that can be asked about: a program counts them with 31 bits,
  * and has PL_CHUNKS_MAX chunks of the job's own loss_chunk_tokens and PL_MLP_CHUNKS_MAX of its
  * mlp_chunk_tokens at most. */

@@ -55,7 +55,8 @@ struct decision {
 static uint32_t open_keys(const struct pl_job *job) {
     return (job->batch_size == PL_AUTO) + 2 * (job->gradient_checkpointing == PL_RECOMPUTE_AUTO) +
            4 * (job->loss_chunk_tokens == PL_AUTO) + 8 * (job->mlp_chunk_tokens == PL_AUTO) +
-           16 * (job->unpack_buffer == PL_AUTO_BYTES) + 32 * (job->keep_first_pass == PL_TRI_AUTO);
+           16 * (job->unpack_buffer == PL_AUTO_BYTES) + 32 * (job->keep_first_pass == PL_TRI_AUTO) +
+           64 * (job->keep_unpacked == PL_TRI_AUTO);
 }
 
 static pl_err decision_of(const struct pl_question *q, struct decision *out, struct pl_diag *d) {

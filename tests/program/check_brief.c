@@ -33,7 +33,7 @@ enum {
     N_MIXES = sizeof mixes / sizeof *mixes,
     N_SIZES = sizeof sizes / sizeof *sizes,
     HOSTED = PL_TEST_VARIANTS + 2 * N_MIXES, /* alone: inputs of layers, the embedding */
-    SAMPLES = HOSTED + 2,                        /* alone, and with weights in host memory */
+    SAMPLES = HOSTED + 2,                    /* alone, and with weights in host memory */
     N_VARIANTS = SAMPLES + 2,
     N_PROGRAMS = 3 * N_VARIANTS * N_SIZES,
     STRIDE = 23 /* the choice of programs of a model depends on it */
@@ -63,6 +63,7 @@ static struct pl_job_shape shape_of(int program) {
     if (s.mode == PL_MODE_QLORA && s.mlp_chunk_tokens)
         s.unpack_bytes =
             model.ffn * model.hidden / (size == 3 ? 16 : 1); /* half of gate, and less */
+    s.keeps_unpacked = s.mode == PL_MODE_QLORA && !s.inference && (size + variant) % 2;
     return s;
 }
 

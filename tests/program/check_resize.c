@@ -63,6 +63,7 @@ static struct pl_job_shape shape_of(int kind, int variant, int size) {
     if (variant >= UNCUT && s.mode == PL_MODE_QLORA)
         s.unpack_bytes =
             model.ffn * model.hidden / (variant % 2 ? 1 : 16); /* half of gate, and less */
+    s.keeps_unpacked = s.mode == PL_MODE_QLORA && !s.inference && variant % 2;
     s.batch_size = sizes[size].batch;
     s.loss_chunk_tokens = sizes[size].chunk;
     return s;

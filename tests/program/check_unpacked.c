@@ -1,6 +1,7 @@
 /* check_unpacked.c - programs that unpack a 4-bit base in panels: no copy is larger than it may be,
  * every element is unpacked as often as from whole matrices, every column of a product is written
- * as often, and what is alive at the peak falls. */
+ * as often, and what is alive at the peak falls. And programs that keep the copies of a
+ * recomputation for the gradient of the same layer. */
 #include "estimator/base/checked.h"
 #include "estimator/plan/plan_digest.h"
 #include "estimator/program/cost.h"
@@ -217,11 +218,86 @@ START_TEST(the_copy_at_the_peak_falls) {
 }
 END_TEST
 
+/* True if an op before op `at` has unpacked the same codes in the recomputation of the layer. */
+static bool was_recomputed(const struct pl_program *p, uint32_t at) {
+    const struct pl_op *op = &p->ops[at];
+    for (uint32_t i = 0; i < at; i++) {
+        const struct pl_op *o = &p->ops[i];
+        if (o->kind == PL_OP_DEQUANT4 && o->recompute && o->layer == op->layer &&
+            o->in[PL_DEQUANT4_CODES].id == op->in[PL_DEQUANT4_CODES].id)
+            return true;
+    }
+    return false;
+}
+
+struct unpacks {
+    uint32_t all, again; /* again: codes that the recomputation of the same layer has unpacked */
+};
+
+static struct unpacks unpacks_of(const struct pl_program *p) {
+    struct unpacks u = {0};
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        const struct pl_op *op = &p->ops[i];
+        if (op->kind != PL_OP_DEQUANT4 || op->phase != PL_PHASE_MICRO) continue;
+        u.all++;
+        u.again += op->backward && !op->recompute && !op->attr.matrices && was_recomputed(p, i);
+    }
+    return u;
+}
+
+/* The copies of experts, which come in pieces, are unpacked again all the same. */
+START_TEST(copies_of_a_recomputation_are_kept_for_the_gradient) {
+    struct pl_job_shape s = shape_of(_i);
+    struct pl_planned once, kept;
+    make_plan(&once, &s);
+    s.keeps_unpacked = true;
+    make_plan(&kept, &s);
+    const struct unpacks before = unpacks_of(once.program), after = unpacks_of(kept.program);
+    const struct sums a = sums_of(once.program), b = sums_of(kept.program);
+    ck_assert_uint_eq(after.again, 0);
+    ck_assert_uint_eq(after.all, before.all - before.again);
+    ck_assert_int_eq(before.again > 0, s.recompute != PL_RECOMPUTE_NONE);
+    ck_assert_double_eq(a.flops, b.flops);
+    ck_assert_double_eq(a.written, b.written);
+    ck_assert_double_eq(a.added, b.added);
+    if (s.recompute == PL_RECOMPUTE_NONE) ck_assert(digest_of(&once) == digest_of(&kept));
+    pl_planned_finish(&once);
+    pl_planned_finish(&kept);
+}
+END_TEST
+
+/* gate and up, which every chunk of the MLP unpacks for itself, and panels, which none keeps. */
+START_TEST(chunks_keep_their_own_copies_and_panels_are_not_kept) {
+    const uint32_t chunks = 4;
+    struct pl_job_shape s = shape_of(N_LEVELS + 1);
+    struct pl_planned once, kept;
+    s.mlp_chunk_tokens = pl_u64_div_up(s.batch_size * s.max_seq_length, chunks);
+    make_plan(&once, &s);
+    s.keeps_unpacked = true;
+    make_plan(&kept, &s);
+    const struct unpacks before = unpacks_of(once.program), after = unpacks_of(kept.program);
+    ck_assert_uint_eq(after.again, 0);
+    ck_assert_uint_eq(before.all - after.all, before.again);
+    ck_assert_uint_ge(before.again, 2 * chunks * (uint32_t)model.layers);
+    pl_planned_finish(&once);
+    pl_planned_finish(&kept);
+    s.unpack_bytes = 1;
+    make_plan(&kept, &s);
+    s.keeps_unpacked = false;
+    make_plan(&once, &s);
+    ck_assert(digest_of(&once) == digest_of(&kept));
+    pl_planned_finish(&once);
+    pl_planned_finish(&kept);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("program.unpacked");
     TCase *tc = tcase_create("panels");
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, every_panel_is_a_sound_plan, 0, KINDS);
+    tcase_add_loop_test(tc, copies_of_a_recomputation_are_kept_for_the_gradient, 0, KINDS);
+    tcase_add_test(tc, chunks_keep_their_own_copies_and_panels_are_not_kept);
     tcase_add_loop_test(tc, room_for_the_largest_copy_changes_nothing, 0, KINDS);
     tcase_add_test(tc, rows_of_broken_blocks_stay_together);
     tcase_add_test(tc, a_matrix_has_no_more_panels_than_it_may);

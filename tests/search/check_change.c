@@ -18,6 +18,7 @@ static const char *const jobs[][4] = {
     {"mode=lora", "batch_size=2", "devices=2", "rank_order=false"},
     {"mode=lora", "batch_size=1", "dtype=fp32", "base_dtype=bf16"},
     {"mode=qlora", "batch_size=auto", "unpack_buffer=64MiB"},
+    {"mode=qlora", "batch_size=1", "keep_unpacked=true"},
     {"mode=lora", "batch_size=1", "stage=dpo", "keep_first_pass=true"},
     {"mode=lora", "batch_size=1", "stage=dpo", "keep_first_pass=false"},
     {"mode=qlora", "batch_size=1", "model=gpt-oss-20b"},

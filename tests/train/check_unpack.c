@@ -1,4 +1,4 @@
-/* check_unpack.c - runs that unpack a 4-bit base in panels.
+/* check_unpack.c - runs that unpack a 4-bit base in panels, and runs that keep copies of it.
  *
  * An element of a product is the same sum whether its matrix is unpacked as a whole or in panels of
  * rows or columns, and so no bit of a run changes; nor does it by what recomputation, chunks of the
@@ -77,8 +77,8 @@ START_TEST(panels_change_no_bit) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         path_of(TRAIN(textf("cut%zu", i), sizes[i]), cut);
         expect_same(whole, cut);
-        const double less = joblog_summary(whole, "planned_peak_bytes") -
-                            joblog_summary(cut, "planned_peak_bytes");
+        const double less =
+            joblog_summary(whole, "planned_peak_bytes") - joblog_summary(cut, "planned_peak_bytes");
         ck_assert(strstr(jobs[_i], "quantize") ? less > 0 : less >= 0);
     }
 }
@@ -89,6 +89,7 @@ static const char *const ways[][2] = {
     {"gradient_checkpointing=offload"},
     {"offload=weights", "gradient_checkpointing=attention"},
     {"mlp_chunk_tokens=7", "gradient_checkpointing=full"},
+    {"keep_unpacked=true", "gradient_checkpointing=offload"},
 };
 enum { N_WAYS = sizeof ways / sizeof *ways };
 
@@ -99,6 +100,24 @@ START_TEST(nor_do_they_with_what_else_saves_memory) {
     path_of(TRAIN("whole", "unpack_buffer=0", ways[_i % N_WAYS][0], ways[_i % N_WAYS][1]), whole);
     path_of(TRAIN("cut", "unpack_buffer=8KiB", ways[_i % N_WAYS][0], ways[_i % N_WAYS][1]), cut);
     expect_same(whole, cut);
+}
+END_TEST
+
+/* The copies of a layer, from its recomputation to its gradient. */
+START_TEST(nor_do_copies_that_are_kept) {
+    static const char *const levels[] = {"full", "mlp", "attention"};
+    char once[SCRATCH_PATH + 64], kept[SCRATCH_PATH + 64];
+    double more = 0;
+    make(_i);
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        const char *level = textf("gradient_checkpointing=%s", levels[i]);
+        path_of(TRAIN(textf("once%zu", i), level, "keep_unpacked=false"), once);
+        path_of(TRAIN(textf("kept%zu", i), level, "keep_unpacked=true"), kept);
+        expect_same(once, kept);
+        more +=
+            joblog_summary(kept, "planned_peak_bytes") - joblog_summary(once, "planned_peak_bytes");
+    }
+    ck_assert_double_gt(more, 0);
 }
 END_TEST
 
@@ -123,6 +142,7 @@ int main(void) {
     tcase_set_timeout(tc, 120);
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_loop_test(tc, panels_change_no_bit, 0, N_JOBS);
+    tcase_add_loop_test(tc, nor_do_copies_that_are_kept, 0, N_JOBS);
     suite_add_tcase(s, tc);
     tc = tcase_create("ways");
     tcase_set_timeout(tc, 120);

@@ -214,6 +214,7 @@ void pl_build_enter_layer(struct pl_builder *b, uint64_t layer) {
     b->q = b->m->heads * l->head_dim;
     b->k = pl_layer_kv_columns(l);
     b->key_col = pl_model_query_rows(b->m, layer);
+    b->n_kept = 0;
 }
 
 bool pl_build_trains(const struct pl_builder *b, uint32_t tensor) {

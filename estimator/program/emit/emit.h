@@ -73,6 +73,15 @@ struct pl_expert_rows {
     bool turned; /* a matrix is [in, out] */
 };
 
+/* A whole piece of a matrix that the recomputation of a layer has unpacked, for its gradient. */
+struct pl_kept_copy {
+    enum pl_slot slot;
+    uint64_t row0;
+    struct pl_val w;
+};
+/* The most of them at one time. Further ones are unpacked again. */
+#define PL_MAX_KEPT 16
+
 /* Keys and values that later layers use as well, and the sum of what comes back from these. */
 struct pl_lent_kv {
     struct pl_val kv; /* [N,2K]: keys, values */
@@ -119,7 +128,9 @@ struct pl_builder {
     uint32_t panels, panel; /* loop and piece of a matrix that is being unpacked, possibly inside
                                 another loop */
     uint32_t n_loops;       /* number of loops and of their pieces so far */
-    bool host;              /* ops run on the host */
+    struct pl_kept_copy kept[PL_MAX_KEPT]; /* of the current layer; those of a chunk last */
+    uint32_t n_kept;
+    bool host; /* ops run on the host */
     struct pl_inputs in;
     struct pl_val logp; /* log-probabilities of the targets; PL_NO_VAL: the loss that is appended
                            gives none, and in a micro-batch its gradient instead */
@@ -237,7 +248,8 @@ struct pl_piece {
     uint64_t size;            /* rows or columns of every panel but the last */
     uint64_t panel, panels;
 };
-/* Appends the ops that write the piece after *p, the first one after {0}; false after the last. */
+/* Appends the ops that write the piece after *p, the first one after {0}; false after the last. In
+ * the backward pass a piece that was kept is there already (shape.keeps_unpacked). */
 bool pl_build_next_piece(struct pl_builder *b, enum pl_slot slot, enum pl_panel_axis axis,
                          struct pl_piece *p);
 /* Appends x[N,C] = the rows of an embedding in 4 bits, times scale unless that is 0. */

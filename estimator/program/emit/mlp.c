@@ -97,12 +97,14 @@ typedef void (*chunk_fn)(struct pl_tape *t, const struct pl_step *s);
 static void each_chunk(struct pl_tape *t, const struct pl_step *s, chunk_fn run) {
     struct pl_builder *b = t->b;
     const uint64_t chunk = b->p->mlp_chunk_tokens, chunks = pl_u64_div_up(b->n, chunk);
+    const uint32_t kept = b->n_kept;
     pl_brief_begin_loop(b);
     for (uint64_t i = 0; i < chunks && b->err == PL_ERR_OK; i = pl_brief_next(b->p, i, chunks, 1)) {
         const uint64_t row0 = i * chunk;
         pl_brief_begin_piece(b, i, chunks);
         b->chunk = (struct pl_token_window){row0, pl_u64_min(chunk, b->n - row0)};
         run(t, s);
+        b->n_kept = kept; /* copies that one chunk has unpacked are given back with it */
     }
     pl_brief_end_loop(b);
     b->chunk = (struct pl_token_window){0};

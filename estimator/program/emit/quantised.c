@@ -9,7 +9,10 @@
  * in panels of rows, each of which makes columns of y; backward in panels of columns, each of which
  * makes columns of dx. So every element of either is one sum, as it is of the whole matrix.
  * The matrices of experts are unpacked some experts at a time, in either direction: a row of y, or
- * of dx, is of one expert. */
+ * of dx, is of one expert.
+ *
+ * With keeps_unpacked a copy that the recomputation of a layer has made is there for the product of
+ * its gradient as well. That takes memory for the copies of a layer, and changes no bit. */
 #include "estimator/program/emit/brief.h"
 
 #include "estimator/base/checked.h"
@@ -246,8 +249,8 @@ static uint64_t panels_left_out(const struct pl_builder *b, const struct pl_quan
     return inside ? pl_brief_left_out(b->p, p->panel - from, end - from, 1) : 0;
 }
 
-static struct pl_val unpack(struct pl_builder *b, enum pl_slot slot, const struct pl_piece *piece,
-                            const struct pl_slot_shape *shape) {
+static struct pl_val unpack_piece(struct pl_builder *b, enum pl_slot slot,
+                                  const struct pl_piece *piece, const struct pl_slot_shape *shape) {
     const struct pl_quant_slot *q = codes_of_slot(b, holder_of(b, slot));
     const uint32_t id = pl_build_step(b, "dequantised", PL_ROWS_FIXED, piece->rows, piece->cols,
                                       b->s->compute_dtype, PL_CATEGORY_WORKSPACE);
@@ -265,6 +268,20 @@ static struct pl_val unpack(struct pl_builder *b, enum pl_slot slot, const struc
         dequantise(b, q, p, first - q->row0[p], end - first, piece, shape->cols, w);
     }
     return pl_build_now(b, id);
+}
+
+/* Panels are never kept: those of rows are not those of columns, and they are there to save
+ * memory. */
+static struct pl_val unpack(struct pl_builder *b, enum pl_slot slot, const struct pl_piece *piece,
+                            const struct pl_slot_shape *shape) {
+    const bool may_keep = b->s->keeps_unpacked && b->backward && shape->per_layer;
+    if (!may_keep || piece->panels > 1) return unpack_piece(b, slot, piece, shape);
+    for (uint32_t i = 0; i < b->n_kept; i++)
+        if (b->kept[i].slot == slot && b->kept[i].row0 == piece->row0) return b->kept[i].w;
+    const struct pl_val w = unpack_piece(b, slot, piece, shape);
+    if (b->recompute && b->n_kept < PL_MAX_KEPT)
+        b->kept[b->n_kept++] = (struct pl_kept_copy){slot, piece->row0, w};
+    return w;
 }
 
 /* All experts, some in each panel. */
