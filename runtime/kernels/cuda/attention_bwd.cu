@@ -12,16 +12,20 @@
  * parts. A block of the keys pass then walks the heads of one, its sums go to the workspace, and a
  * fourth pass adds those of all parts in their order.
  * Scores and do v^T are computed twice, seven products in place of five; nothing of the size of a
- * score is stored, and the bits do not depend on timing.
+ * score is stored, and the bits do not depend on timing. Five would need blocks that add to dq one
+ * after another. For 64 queries and keys of 128 columns this spares 2.1 MFLOP and moves 64 KiB of
+ * sums: by arithmetic, 0.9 us of a multiprocessor of an H100 and 1.5 us of its share of L2.
  *
  * Tensor kernels: four warps of 16 rows, which is all that two sums of 16 x 128 leave room for. A
  * warp's own rows (k and v, or q and do) stay in registers as fragments, so every product costs
  * shared memory the 256 bytes of one B fragment; own rows and walked tiles take turns in the same
  * shared memory. The walked tiles come by asynchronous copies into two buffers, one barrier a tile.
  * In the keys pass scores are held transposed, [key][query]: p^T and ds^T are then A fragments as
- * they are. At D = 256 dk and dv need a pass each. Shared bytes at D = 128: 34 KiB. Registers (nvcc
- * 13.0, sm_80 / sm_90) of keys and queries: D = 64 217 / 222 and 174 / 184, 96 238 / 232 and 174 /
- * 182, 128 255 / 255 and 211 / 220, none spilled: two blocks a multiprocessor. */
+ * they are. At D = 256 dk and dv need a pass each. Shared bytes at D = 128: 34 KiB; at 256: 66 KiB,
+ * but 33 in the pass over dv, which needs no rows of v and so has registers for k: two of its
+ * blocks run where a multiprocessor has 100 KiB. Registers (nvcc 13.0, sm_80 / sm_90) of keys and
+ * queries: D = 64 212 / 216 and 174 / 184, 96 232 / 230 and 174 / 182, 128 255 / 255 and 211 / 220,
+ * and over dv at 256 253 / 253, none spilled: two blocks a multiprocessor. */
 #include "runtime/kernels/cuda/attention.cuh"
 
 #include "estimator/ops/scratch/workspace_cuda_attention.h"
@@ -145,22 +149,24 @@ static __device__ __forceinline__ bool element_sees(uint32_t query, uint32_t key
 }
 
 /* Shared elements of the keys kernel: own rows first pass through the buffers, so the larger
- * counts. Stats of both buffers follow, and pl_kept. */
-template <int D, uint32_t QUERIES> struct keys_layout {
+ * counts. Without dk no row of v is needed, which leaves registers for k at D = 256, too. Stats of
+ * both buffers follow, and pl_kept. */
+template <int D, uint32_t QUERIES, bool DK> struct keys_layout {
     static constexpr uint32_t TILE = QUERIES * pl_pitch<D>::N; /* q or do of one buffer */
     static constexpr uint32_t OWN = 64 * pl_pitch<D>::N;       /* k or v */
-    static constexpr bool KEPT = D <= 128;                     /* k in registers, too */
+    static constexpr uint32_t PASSED = DK ? 2 * OWN : OWN;     /* own rows */
+    static constexpr bool KEPT = D <= 128 || !DK;              /* k in registers, too */
     static constexpr uint32_t WALKED = KEPT ? 0 : OWN;         /* where walked tiles start */
-    static constexpr uint32_t STATS = WALKED + 4 * TILE > 2 * OWN ? WALKED + 4 * TILE : 2 * OWN;
+    static constexpr uint32_t STATS = WALKED + 4 * TILE > PASSED ? WALKED + 4 * TILE : PASSED;
     static constexpr uint32_t KEPT_AT = STATS + 2 * QUERIES * 4;
     static constexpr uint32_t BYTES = KEPT_AT * 2 + sizeof(struct pl_kept);
 };
 
-template <int D, uint32_t QUERIES>
+template <int D, uint32_t QUERIES, bool DK>
 static __device__ __forceinline__ void
 copy_queries(const struct pl_attention &a, const struct pl_tile &t, uint16_t *memory,
              uint32_t buffer, uint32_t head, uint32_t query) {
-    typedef keys_layout<D, QUERIES> layout;
+    typedef keys_layout<D, QUERIES, DK> layout;
     uint16_t *q = memory + layout::WALKED + buffer * 2 * layout::TILE;
     float2 *stats = (float2 *)(memory + layout::STATS) + buffer * QUERIES;
     pl_tile_copy<D, QUERIES>(q, a.q, t, query, head * a.dim, a.dim);
@@ -175,7 +181,7 @@ copy_queries(const struct pl_attention &a, const struct pl_tile &t, uint16_t *me
 template <typename T, int D, uint32_t QUERIES, bool DV, bool DK>
 static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
     keys_tensor(const struct pl_attention a) {
-    typedef keys_layout<D, QUERIES> layout;
+    typedef keys_layout<D, QUERIES, DK> layout;
     constexpr uint32_t KEYS = 64;
     PL_SHARED(uint16_t, memory);
     const struct part part = part_of(a);
@@ -188,7 +194,7 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
     pl_rows_a<D, true> v[1];
     float dk[1][D / 8][4] = {}, dv[1][D / 8][4] = {};
     pl_tile_copy<D, KEYS>(memory, a.k, t, t.first, kv_col, a.dim);
-    pl_tile_copy<D, KEYS>(memory + layout::OWN, a.v, t, t.first, kv_col, a.dim);
+    if (DK) pl_tile_copy<D, KEYS>(memory + layout::OWN, a.v, t, t.first, kv_col, a.dim);
     pl_ptx_copy_commit();
     pl_ptx_copy_wait<0>();
     __syncthreads();
@@ -209,7 +215,7 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
         kept->heads_end = part.end;
         kept->factor = a.scale * PL_LOG2_E;
     }
-    copy_queries<D, QUERIES>(a, t, memory, buffer, head, query);
+    copy_queries<D, QUERIES, DK>(a, t, memory, buffer, head, query);
     for (;;) {
         const uint32_t here = query;
         const uint16_t *q = memory + layout::WALKED + buffer * 2 * layout::TILE;
@@ -222,7 +228,7 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
         __syncthreads(); /* this buffer is here, the other is used */
         if (query >= kept->end) query = kept->first, head++;
         const bool more = head < kept->heads_end;
-        if (more) copy_queries<D, QUERIES>(a, kept->walked(), memory, buffer, head, query);
+        if (more) copy_queries<D, QUERIES, DK>(a, kept->walked(), memory, buffer, head, query);
 
         pl_multiply_rows<T, D, 1, QUERIES>(p, k, q);
         if (DK) pl_multiply_rows<T, D, 1, QUERIES>(ds, v, go);
@@ -344,9 +350,16 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
 #endif
 
 #define KEYS_TENSOR(T, D, QUERIES, DV, DK)                                                         \
-    { keys_tensor<T, D, QUERIES, DV, DK>, D, 64, PL_TENSOR_THREADS, keys_layout<D, QUERIES>::BYTES }
+    {                                                                                              \
+        keys_tensor<T, D, QUERIES, DV, DK>, D, 64, PL_TENSOR_THREADS,                              \
+            keys_layout<D, QUERIES, DK>::BYTES                                                     \
+    }
 #define QUERIES_TENSOR(T, D, KEYS)                                                                 \
     { queries_tensor<T, D, KEYS>, D, 64, PL_TENSOR_THREADS, queries_layout<D, KEYS>::BYTES }
+
+/* A multiprocessor of 100 KiB has two blocks of the pass over dv; each takes 1 KiB more. */
+static_assert(2 * (keys_layout<256, 16, false>::BYTES + 1024) <= 100 * 1024,
+              "two blocks of the pass over dv");
 
 /* The instances of a pass over dk and dv, or over each by itself, and over dq. */
 struct tensor_passes {
