@@ -196,12 +196,43 @@ static void pack(const struct pass *b, const struct stretch *n, const struct pl_
                    n->panels + (at->pairs ? before / 2 : before) * n->all);
 }
 
-/* A piece was asked for: it is packed if it has a place of its own, else all are in the end. */
-static void pack_piece(const struct pass *b, struct stretch *n, const struct pl_block *piece,
-                       bool has_place) {
-    const bool is_left = piece->side > 0 && piece->depth > 0;
-    n->done += b->p->g->trans_b ? piece->side : piece->depth;
-    if (has_place && is_left) pack(b, n, piece);
+/* True if tiles can lay out the panels of a stretch on their way: rows of B that are whole vectors,
+ * and whole pairs of rows. */
+static bool is_carried(const struct pass *b, const struct stretch *n) {
+    return !b->p->g->trans_b && n->columns.side % PL_LANES == 0 &&
+           (!n->columns.pairs || n->columns.depth % 2 == 0);
+}
+
+/* Returns a piece of such a stretch for a tile that has `steps` steps. */
+static struct pl_carry carry_of(const struct pass *b, const struct stretch *n,
+                                const struct pl_block *piece, size_t steps) {
+    const struct pl_view *v = &b->p->g->b;
+    const uint64_t together = piece->pairs ? 2 : 1, row = (piece->k0 - n->columns.k0) / together;
+    const size_t row_bytes = v->ld * pl_float_bytes(v->dtype);
+    struct pl_carry c = {.from = pl_at(v, piece->k0, piece->side0),
+                         .to = n->panels + row * n->all,
+                         .rows = piece->depth / together,
+                         .row_bytes = row_bytes * together,
+                         .second = row_bytes,
+                         .pitch = n->all,
+                         .vectors = (uint32_t)(piece->side / PL_LANES),
+                         .dtype = v->dtype};
+    c.each = (uint32_t)pl_u64_div_up(c.rows * c.vectors, pl_u64_div_up(steps, PL_TILE_STEPS));
+    return c;
+}
+
+/* Returns the piece that a tile asks for: the next one that is laid out, or at the end of a stretch
+ * the first piece of the one that follows. */
+static struct pl_block piece_after(const struct pass *b, const struct stretch *n) {
+    struct pl_block at = piece_of(b, n);
+    if (at.depth > 0) return at;
+    const uint64_t end = n->columns.side0 + n->columns.side;
+    const uint64_t left = b->t->n0 + b->t->cols - end;
+    at = n->columns;
+    at.side0 = end;
+    at.side = pl_u64_min(left, at.side);
+    at.depth = pl_u64_min(n->piece, at.depth);
+    return at;
 }
 
 static void finish_tile(const struct pass *b, const struct pl_tile *tile, uint64_t row,
@@ -218,10 +249,12 @@ static void multiply_panel(const struct pass *b, struct pl_tile tile,
     const uint32_t vectors = (uint32_t)pl_u64_div_up(columns->side, PL_LANES);
     const uint32_t most = pl_tile_rows(vectors);
     const bool is_first = columns->side0 == b->t->n0;
+    const bool carries = has_place && is_carried(b, next);
     const bool finishes = b->is_last && !p->direct && !p->turned, rounds = finishes && p->rounds;
     const bool keeps = !b->is_first || !b->is_last || !finishes;
     for (uint64_t i = 0; i < b->rows.side; i += most) {
         const struct pl_block piece = piece_of(b, next);
+        const bool is_left = piece.side > 0 && piece.depth > 0;
         const uint64_t n = pl_u64_min(most, b->rows.side - i);
         if (is_first && i && i % PL_TILE_MAX_ROWS == 0 && copies_groups(b)) lay_out_group(b, i);
         tile.a = pl_left_at(&b->left, i);
@@ -229,10 +262,13 @@ static void multiply_panel(const struct pass *b, struct pl_tile tile,
             const struct pl_block below = rows_from(b, i + PL_TILE_MAX_ROWS, most);
             pl_look_ahead(&tile.ahead[0], &p->g->a, false, &below);
         }
-        pl_look_ahead(&tile.ahead[1], &p->g->b, !p->g->trans_b, &piece);
+        next->done += p->g->trans_b ? piece.side : piece.depth;
+        const struct pl_block asked = carries ? piece_after(b, next) : piece;
+        pl_look_ahead(&tile.ahead[1], &p->g->b, !p->g->trans_b, &asked);
+        tile.carry = carries && is_left ? carry_of(b, next, &piece, tile.k) : (struct pl_carry){0};
         if (rounds) tile.end = pl_at(&p->g->c, b->t->m0 + i, columns->side0);
         PL_LEVEL_NAME(pl_tile_run)(&tile, (uint32_t)n, vectors);
-        pack_piece(b, next, &piece, has_place);
+        if (has_place && is_left && !carries) pack(b, next, &piece);
         if (finishes && !rounds) finish_tile(b, &tile, i, n, columns);
         if (keeps) tile.c += most * tile.ldc;
     }

@@ -33,10 +33,8 @@ static void join_rows(const struct pl_view *v, const struct pl_block *at, size_t
             const uint64_t left = at->side - i;
             const __mmask16 lanes = (__mmask16)(left < PL_LANES ? (1u << left) - 1 : 0xFFFF);
             const __mmask16 others = has_second ? lanes : 0;
-            const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(lanes, first + i));
-            const __m512i high =
-                _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(others, second + i));
-            _mm512_storeu_si512(to, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+            *(pl_vec_unaligned *)to = pl_vec_join(_mm256_maskz_loadu_epi16(lanes, first + i),
+                                                  _mm256_maskz_loadu_epi16(others, second + i));
         }
     }
 }

@@ -8,11 +8,39 @@
 /* The kinds of elements that A and B may have. */
 enum { NUMBERS, PAIRS };
 
+#define VECTOR_CASE(T)                                                                             \
+    case PL_DTYPE_##T:                                                                             \
+        return pl_vec_get_##T(c->from);
+
+#if PL_HAS_PAIRS
+/* Rounds sums of pairs as they are. The instruction takes denormals for zeros, and no such sum is
+ * a denormal. */
+static inline __attribute__((always_inline)) void round_pairs(const struct pl_tile *t,
+                                                              pl_vec (*sum)[PL_TILE_VECTORS],
+                                                              const int rows, const int vectors) {
+    uint16_t *row = t->end;
+    UNROLLED for (int r = 0; r < rows; r++, row += t->ldend) {
+        UNROLLED for (int v = 0; v < vectors; v++) {
+            const __m256i x = (__m256i)_mm512_cvtneps_pbh((__m512)sum[r][v]);
+            _mm256_storeu_si256((void *)(row + v * PL_LANES), x);
+        }
+    }
+}
+#endif
+
 /* Does what store() does, and rounds to bf16 at once: the sums are not written and read again. */
 static inline __attribute__((always_inline)) void round_off(const struct pl_tile *t,
                                                             pl_vec (*sum)[PL_TILE_VECTORS],
-                                                            const int rows, const int vectors) {
+                                                            const int elements, const int rows,
+                                                            const int vectors) {
     const pl_vec alpha = t->alpha - (pl_vec){0};
+#if PL_HAS_PAIRS
+    if (elements == PAIRS && t->alpha == 1 && !t->add && !t->end_adds) {
+        round_pairs(t, sum, rows, vectors);
+        return;
+    }
+#endif
+    (void)elements;
     uint16_t *row = t->end;
     UNROLLED for (int r = 0; r < rows; r++, row += t->ldend) {
         UNROLLED for (int v = 0; v < vectors; v++) {
@@ -50,9 +78,9 @@ static inline __attribute__((always_inline)) pl_vec add_product(pl_vec sum, floa
     return sum + x * column;
 }
 
-/* Steps of k between lines that are prefetched, and how many of each kind are: processors drop
- * prefetches that come in a burst. */
-enum { STEPS = 2, LINES = 2 };
+/* Lines of each kind that are prefetched together: processors drop prefetches that come in a burst.
+ */
+enum { LINES = 2 };
 
 static inline __attribute__((always_inline)) void ask(struct pl_ahead *a) {
     for (int i = 0; i < LINES && a->rows > 0; i++) {
@@ -65,26 +93,56 @@ static inline __attribute__((always_inline)) void ask(struct pl_ahead *a) {
     }
 }
 
-/* The tile below is the next one: its part of C is prefetched while this one is computed. A
- * prefetch after the last row does no harm. */
-static inline __attribute__((always_inline)) void
-multiply(const struct pl_tile *t, const int elements, const int rows, const int vectors) {
-    pl_vec sum[PL_TILE_MAX_ROWS][PL_TILE_VECTORS];
-    const char *below = t->end ? (const char *)t->end : (const char *)t->c;
-    const size_t below_ld = t->end ? t->ldend * sizeof(uint16_t) : t->ldc * sizeof(float);
+/* Returns a vector of a panel. */
+static inline __attribute__((always_inline)) pl_vec laid_out(const struct pl_carry *c,
+                                                             const int elements) {
+#if PL_HAS_PAIRS
+    if (elements == PAIRS)
+        return pl_vec_join(_mm256_loadu_si256((const void *)c->from),
+                           _mm256_loadu_si256((const void *)(c->from + c->second)));
+#endif
+    (void)elements;
+    switch (c->dtype) {
+        PL_FLOAT_MAP(VECTOR_CASE)
+    default:
+        return (pl_vec){0};
+    }
+}
+
+/* The source of a row of a panel is prefetched so many rows before. */
+enum { SOON = 2 };
+
+static inline __attribute__((always_inline)) void carry(struct pl_carry *c, const int elements) {
+    const size_t vector_bytes =
+        PL_LANES * (elements == PAIRS ? sizeof(uint16_t) : pl_float_bytes(c->dtype));
+    for (uint32_t i = 0; i < c->each && c->rows > 0; i++) {
+        *(pl_vec_unaligned *)c->to = laid_out(c, elements);
+        __builtin_prefetch(c->from + SOON * c->row_bytes, 0, 3);
+        if (elements == PAIRS) __builtin_prefetch(c->from + SOON * c->row_bytes + c->second, 0, 3);
+        c->to += PL_LANES;
+        c->from += vector_bytes;
+        if (++c->at < c->vectors) continue;
+        c->at = 0;
+        c->rows--;
+        c->from += c->row_bytes - c->vectors * vector_bytes;
+        c->to += c->pitch - c->vectors * PL_LANES;
+    }
+}
+
+/* The loop over k. carries is a constant: a loop without a carry has registers to spare. */
+static inline __attribute__((always_inline)) void sum_up(const struct pl_tile *t,
+                                                         pl_vec (*sum)[PL_TILE_VECTORS],
+                                                         const int elements, const int rows,
+                                                         const int vectors, const bool carries) {
     const float *a = t->a, *b = t->b;
     const size_t rs = t->rs, ks = t->ks, ldb = t->ldb;
-    UNROLLED for (int r = 0; r < rows; r++) {
-        UNROLLED for (int v = 0; v < vectors; v++) {
-            sum[r][v] = (pl_vec){0};
-            __builtin_prefetch(below + (size_t)(r + rows) * below_ld + v * PL_CACHE_LINE, 1);
-        }
-    }
     struct pl_ahead left = t->ahead[0], right = t->ahead[1];
-    for (size_t k = 0; k < t->k; k += STEPS) {
+    struct pl_carry carried = t->carry;
+    for (size_t k = 0; k < t->k; k += PL_TILE_STEPS) {
         ask(&left);
         ask(&right);
-        for (size_t n = pl_u64_min(STEPS, t->k - k); n > 0; n--, a += ks, b += ldb) {
+        if (carries) carry(&carried, elements);
+        for (size_t n = pl_u64_min(PL_TILE_STEPS, t->k - k); n > 0; n--, a += ks, b += ldb) {
             pl_vec column[PL_TILE_VECTORS];
             UNROLLED for (int v = 0; v < vectors; v++) column[v] = pl_vec_load(b + v * PL_LANES);
             UNROLLED for (int r = 0; r < rows; r++) {
@@ -94,8 +152,27 @@ multiply(const struct pl_tile *t, const int elements, const int rows, const int 
             }
         }
     }
+}
+
+/* The tile below is the next one: its part of C is prefetched while this one is computed. A
+ * prefetch after the last row does no harm. */
+static inline __attribute__((always_inline)) void
+multiply(const struct pl_tile *t, const int elements, const int rows, const int vectors) {
+    pl_vec sum[PL_TILE_MAX_ROWS][PL_TILE_VECTORS];
+    const char *below = t->end ? (const char *)t->end : (const char *)t->c;
+    const size_t below_ld = t->end ? t->ldend * sizeof(uint16_t) : t->ldc * sizeof(float);
+    UNROLLED for (int r = 0; r < rows; r++) {
+        UNROLLED for (int v = 0; v < vectors; v++) {
+            sum[r][v] = (pl_vec){0};
+            __builtin_prefetch(below + (size_t)(r + rows) * below_ld + v * PL_CACHE_LINE, 1);
+        }
+    }
+    if (t->carry.rows > 0)
+        sum_up(t, sum, elements, rows, vectors, true);
+    else
+        sum_up(t, sum, elements, rows, vectors, false);
     if (t->end)
-        round_off(t, sum, rows, vectors);
+        round_off(t, sum, elements, rows, vectors);
     else
         store(t, sum, rows, vectors);
 }

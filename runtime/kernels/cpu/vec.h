@@ -41,6 +41,15 @@ static inline pl_vec pl_vec_load(const float *p) {
 }
 
 #if PL_HAS_PAIRS
+/* Pairs of the numbers at the same place of two rows of PL_LANES in bf16. */
+static inline pl_vec pl_vec_join(__m256i first, __m256i second) {
+    const __m512i order =
+        _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6,
+                         37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+    return (pl_vec)_mm512_permutex2var_epi16(_mm512_castsi256_si512(first), order,
+                                             _mm512_castsi256_si512(second));
+}
+
 /* sum + the products of two pairs, in each lane. VDPBF16PS is two fused multiply-adds, the second
  * numbers of the pairs first, each rounded to nearest; denormal operands and results are zeros. */
 static inline pl_vec pl_vec_add_pairs(pl_vec sum, pl_vec x, pl_vec y) {
@@ -80,6 +89,17 @@ static inline pl_vec pl_vec_get_BF16(const void *p) {
 }
 
 /* Rounds as pl_put_BF16 does. */
+#if defined(__AVX512F__)
+static inline void pl_vec_put_BF16(void *p, pl_vec x) {
+    const __m512i u = (__m512i)x, odd = _mm512_set1_epi32(1);
+    const __m512i half = _mm512_set1_epi32(0x7FFF), quiet = _mm512_set1_epi32(0x400000);
+    const __mmask16 is_nan = _mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_UNORD_Q);
+    const __m512i even = _mm512_and_si512(_mm512_srli_epi32(u, 16), odd);
+    const __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(u, half), even);
+    const __m512i all = _mm512_mask_or_epi32(rounded, is_nan, u, quiet);
+    _mm256_storeu_si256(p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(all, 16)));
+}
+#else
 static inline void pl_vec_put_BF16(void *p, pl_vec x) {
     const pl_vec_bits u = (pl_vec_bits)x;
     const pl_vec_bits rounded = u + 0x7FFFu + (u >> 16 & 1);
@@ -87,6 +107,7 @@ static inline void pl_vec_put_BF16(void *p, pl_vec x) {
     const pl_vec_bits all = (rounded & ~is_nan) | ((u | 0x400000u) & is_nan);
     *(pl_vec_halves_unaligned *)p = __builtin_convertvector(all >> 16, pl_vec_halves);
 }
+#endif
 
 #if defined(__AVX512F__)
 static inline pl_vec pl_vec_get_F16(const void *p) {
