@@ -11,6 +11,7 @@
  * PLIMSOLL_PROPERTY_RUNS and PLIMSOLL_PROPERTY_SEED change number and choice of the jobs. */
 #include "estimator/api/plimsoll.h"
 #include "tests/support/child.h"
+#include "tests/support/draws.h"
 #include "tests/support/scratch.h"
 
 #include <check.h>
@@ -21,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RUNS_OF_CI   300
+#define RUNS_OF_CI   DRAWS(300, 90)
 #define MAX_SETTINGS 24
 #define STEP_SAMPLES UINT64_C(16) /* PL_STEP_SAMPLES */
 #define MAX_NAMES    128

@@ -9,6 +9,7 @@
 #include "estimator/base/checked.h"
 #include "estimator/plan/pack.h"
 #include "tests/plan/planning.h"
+#include "tests/support/draws.h"
 
 #include <check.h>
 #include <inttypes.h>
@@ -16,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RUNS_OF_CI 400
+#define RUNS_OF_CI DRAWS(400, 100)
 #define MOST_LOOSE 0.02
 #define LISTED     64
 
