@@ -14,11 +14,11 @@
  *    v                 v                v                 v
  *   DRAIN -> DISCARD -> HALVE -> REPLAN -> RESERVE --ok--> RUN
  *                                            | PL_ERR_DEVICE_OOM: back to CLASSIFY
+ * Only RESERVE allocates on this path.
  *   O1  a step is committed once or not at all: hooks.attempt stops before the optimizer
  *   O2  at most max_retries halvings in a run, whatever step they fall on
  *   O3  the samples of a step never change; halving rounds up, so 3 -> 2 -> 1
- *   O4  only RESERVE allocates on this path
- *   O5  a commit that the device had no memory for is not tried again: the state before it is lost.
+ *   O4  a commit that the device had no memory for is not tried again: the state before it is lost.
  *       pl_oom_go_back() takes the same way from CLASSIFY on, and the RUN at its end brings back
  *       the last state that is whole */
 #ifndef PL_OOM_RECOVERY_RECOVERY_H

@@ -4,15 +4,15 @@
  * that goes with it is pl_autobatch_solve()'s.  Every level of the ladder (ladder.h) has its own
  * largest micro-batch that fits; the level whose program takes the least time per token (cost.h)
  * wins, then the lower rung.
- *   A1  the choice follows from plans and constants alone: the same job and budget give the same
- *       on every machine
- *   A2  levels compute the same values in the same order, so their choice changes no bit of a run.
+ * The choice follows from plans and constants alone: the same job and budget give the same on every
+ * machine.
+ *   A1  levels compute the same values in the same order, so their choice changes no bit of a run.
  *       Chunks of the loss would: a product's rounding and the sum over chunks in a head's gradient
  *       depend on where they end. So no budget decides them (pl_program_chunk_tokens)
- *   A3  what is chosen fits, unless nothing does
- *   A4  with more budget the time of the choice never rises; exactly so as far as a larger batch
+ *   A2  what is chosen fits, unless nothing does
+ *   A3  with more budget the time of the choice never rises; exactly so as far as a larger batch
  *       takes no more time per token, which only the start of one more chunk can upset
- *   A5  updates in the backward pass are taken where nothing fits without them, and by a step that
+ *   A4  updates in the backward pass are taken where nothing fits without them, and by a step that
  *       does not clip and has a given micro-batch also where their choice of level takes less time;
  *       where nothing fits with them either, they are part of the smallest. What is decided without
  *       them is the same as under `optimizer_in_backward: false`

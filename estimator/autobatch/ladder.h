@@ -8,8 +8,8 @@
  * it the first k layers are at the heavier one, the rest at the lighter: the backward pass reaches
  * the first layers last, when what the others kept is free already, so what they rebuild lies below
  * the peak.
- *   L1  the rungs follow from the job, the model and the back-end; no budget and no batch size
- *       changes them
+ * The rungs follow from the job, the model and the back-end; no budget and no batch size changes
+ * them.
  * Use: pl_ladder_init(&l, ...); for (r = 0; r < pl_ladder_rungs(&l); r++) ...value(&l, r); */
 #ifndef PL_ESTIMATOR_AUTOBATCH_LADDER_H
 #define PL_ESTIMATOR_AUTOBATCH_LADDER_H

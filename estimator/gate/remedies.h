@@ -2,8 +2,8 @@
  *
  * In: a question and its plan.  Out: the remedies, with their prices.  Needs: price, search. No
  * I/O.
- *   R1  nothing of the user's settings is changed here: remedies are advice
- *   R2  a remedy has the bytes of the job with that change typed after it and the same batch size:
+ * Nothing of the user's settings is changed here: remedies are advice.
+ *   R1  a remedy has the bytes of the job with that change typed after it and the same batch size:
  *       level and chunk that are open are decided again
  * Use: pl_gate_remedies(&q, plan, rows, &n, &d); */
 #ifndef PL_ESTIMATOR_GATE_REMEDIES_H

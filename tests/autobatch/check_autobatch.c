@@ -406,7 +406,7 @@ START_TEST(the_note_names_the_setting_that_costs_no_time) {
 }
 END_TEST
 
-/* A5, too: the room of the gradients buys a lighter level where a step does not clip. With the
+/* A4, too: the room of the gradients buys a lighter level where a step does not clip. With the
  * bytes of `full` and gradients that are kept, it takes less time without keeping them. */
 START_TEST(a_faster_step_lets_its_gradients_go) {
     static const struct {
@@ -431,7 +431,7 @@ START_TEST(a_faster_step_lets_its_gradients_go) {
 }
 END_TEST
 
-/* A5 of autolevel.h. A micro-batch that is open is the largest without them, as long as there is
+/* A4 of autolevel.h. A micro-batch that is open is the largest without them, as long as there is
  * one. */
 START_TEST(a_batch_that_fits_keeps_its_gradients) {
     const struct pl_traits traits = pl_traits_cpu(2);

@@ -200,11 +200,11 @@ START_TEST(the_decision_is_the_fastest_of_all_that_fit) {
         const double best = fastest(budget, from, to);
         ck_assert_int_eq(c.batch != 0, best > 0);
         if (!c.batch) continue;
-        ck_assert_uint_le(c.cell.bytes, budget);
+        ck_assert_uint_le(c.cell.bytes, budget); /* A2 */
         ck_assert_msg(c.cell.seconds <= best * ONE_MORE_CHUNK && c.cell.seconds >= best,
                       "budget %d: %.17g s a token with batch %u, level %x; %.17g is there", i,
                       c.cell.seconds, c.batch, c.level, best);
-        ck_assert(last <= 0 || c.cell.seconds <= last * ONE_MORE_CHUNK);
+        ck_assert(last <= 0 || c.cell.seconds <= last * ONE_MORE_CHUNK); /* A3 */
         last = c.cell.seconds;
     }
     ck_assert(last > 0);
@@ -296,7 +296,7 @@ START_TEST(a_trained_head_has_chunks_of_1024_rows) {
 }
 END_TEST
 
-/* Bits of a run depend on the chunk. */
+/* A1: bits of a run depend on the chunk. */
 START_TEST(no_budget_and_no_level_decides_the_chunk_of_the_loss) {
     static const char *const levels[] = {"auto", "none", "full"};
     set("max_seq_length", "2048");

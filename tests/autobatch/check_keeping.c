@@ -44,6 +44,7 @@ static bool keeps(uint64_t usable) {
     return q.decided.keep_first_pass == PL_TRI_TRUE;
 }
 
+/* K2 of keeping.h */
 START_TEST(one_pair_is_kept_where_both_answers_fit) {
     const uint64_t kept = needed_with("true"), twice = needed_with("false");
     ck_assert_uint_lt(twice, kept);
@@ -51,6 +52,7 @@ START_TEST(one_pair_is_kept_where_both_answers_fit) {
 }
 END_TEST
 
+/* K2: without a budget. */
 START_TEST(whole_pairs_are_kept_without_a_budget_and_others_are_not) {
     ck_assert(!keeps(0));
     set("batch_size", "2");
@@ -91,7 +93,8 @@ START_TEST(levels_are_weighed_against_the_pass_that_is_kept) {
 }
 END_TEST
 
-/* The largest micro-batch is the one of two passes, and the pass is kept if that has room. */
+/* K1 of keeping.h: the largest micro-batch is the one of two passes, and the pass is kept if that
+ * has room. */
 START_TEST(an_open_batch_loses_no_sample) {
     set("batch_size", "auto");
     set("gradient_checkpointing", "auto");

@@ -57,6 +57,7 @@ static struct pl_budget card(uint64_t total, uint64_t margin, uint64_t context) 
                               .source = "test"};
 }
 
+/* G1 of gate.h */
 START_TEST(the_verdict_turns_on_single_bytes) {
     struct fixture f;
     start(&f, "SmolLM2-135M", "full", 2);
@@ -99,7 +100,7 @@ START_TEST(the_verdict_turns_on_single_bytes) {
 }
 END_TEST
 
-/* Whatever its memory; the reason is what a run would be refused with. */
+/* G3 of gate.h, whatever the memory; the reason is what a run would be refused with. */
 START_TEST(on_a_gpu_without_kernels_nothing_fits) {
     static const struct {
         uint32_t sm;
@@ -201,6 +202,7 @@ START_TEST(without_a_budget_the_verdict_is_unknown) {
 }
 END_TEST
 
+/* G2 of gate.h */
 START_TEST(the_size_gate_counts_exactly_and_only_for_full) {
     struct fixture f;
     struct pl_budget roomy = card(UINT64_C(1) << 50, 0, 0);
@@ -253,7 +255,7 @@ START_TEST(the_size_gate_is_for_each_device_that_shares_gradients) {
 }
 END_TEST
 
-/* The model has 28 layers and a head: frozen layers cost no gradient and no state. */
+/* G2: the model has 28 layers and a head, and frozen layers cost no gradient and no state. */
 START_TEST(frozen_layers_do_not_count_for_the_size_gate) {
     struct fixture f;
     struct pl_budget roomy = card(UINT64_C(1) << 50, 0, 0);
@@ -409,6 +411,7 @@ static const struct {
     {"TinyLlama-1.1B", "full", "mlp", "auto", 2, true, 0.25},
 };
 
+/* R1 of remedies.h */
 START_TEST(every_remedy_typed_gives_the_bytes_it_was_printed_with) {
     struct fixture f;
     struct pl_remedy rows[PL_MAX_REMEDIES];

@@ -45,7 +45,7 @@ expect() {
 }
 
 fresh
-for lint in layers circles comments named headers allocation job lengths text words errors names promises pages invariants; do
+for lint in layers circles comments named headers allocation job lengths text words errors names promises pages invariants asserted; do
     expect "$lint" ""
 done
 
@@ -333,6 +333,22 @@ invariants ' *   R1  one
  *       more; R2  two' 'log.h:3: R2 does not begin a line'
 invariants ' *   R1  one R2 two
  *   R3  three' 'log.h:3: R3 follows R1'
+
+# asserted: a number that code or a test names, and one that nothing does
+asserted() {
+    fresh
+    mkdir "$tree/oom_recovery" "$tree/tests/oom"
+    printf '/* oom.h - x\n *   O1  one */\n' >"$tree/oom_recovery/oom.h"
+    printf '%s\n' "$1" >"$tree/tests/oom/check_oom.c"
+    expect asserted "$2"
+}
+asserted '#include "oom_recovery/oom.h"
+int a; /* O1 */' ''
+asserted 'int a; /* O1 of oom.h */' ''
+asserted 'int a; /* O1 */' 'oom.h:2: neither code nor a test names O1'
+asserted 'int a; /* O1 of other.h */' 'oom.h:2: neither code nor a test names O1'
+asserted '#include "oom_recovery/oom.h"
+int O1;' 'oom.h:2: neither code nor a test names O1'
 
 # promises TABLE-ROW MESSAGE
 promises() {

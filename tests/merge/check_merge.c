@@ -313,6 +313,7 @@ START_TEST(a_budget_shrinks_the_buffers_and_changes_no_bit) {
 }
 END_TEST
 
+/* M1: refused before anything is written. */
 START_TEST(what_the_last_halving_needs_is_the_least_that_is_taken) {
     struct pl_merge_request r = request(PL_DTYPE_F32);
     struct pl_merge m;

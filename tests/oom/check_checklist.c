@@ -41,6 +41,7 @@ static void ask(uint64_t budget) {
     ck_assert(!text.failed);
 }
 
+/* C2 */
 START_TEST(what_failed_names_asked_and_free_bytes) {
     ask(PL_AUTO_BYTES);
     ck_assert_str_eq(line_of("what failed"),
@@ -71,6 +72,7 @@ static const struct {
     {1, PL_RECOMPUTE_FULL, PL_MODE_FULL, PL_DTYPE_BF16, "LoRA", "[!] "},
 };
 
+/* C1 */
 START_TEST(a_question_is_marked_when_there_is_something_to_change) {
     toy.program.shape.batch_size = answers[_i].batch;
     toy.program.shape.recompute = answers[_i].recompute;
@@ -82,6 +84,7 @@ START_TEST(a_question_is_marked_when_there_is_something_to_change) {
 }
 END_TEST
 
+/* C3 */
 START_TEST(inference_is_not_asked_about_training) {
     toy.program.shape.inference = true;
     toy.program.shape.mode = PL_MODE_FULL;
@@ -129,6 +132,7 @@ START_TEST(what_the_budget_lacks_is_somebody_elses) {
 }
 END_TEST
 
+/* C2 */
 START_TEST(the_largest_ledger_lines_come_first) {
     ask(PL_AUTO_BYTES);
     ck_assert_str_eq(line_of("largest lines"),
@@ -137,6 +141,7 @@ START_TEST(the_largest_ledger_lines_come_first) {
 }
 END_TEST
 
+/* C2 */
 START_TEST(the_peak_names_phase_op_and_tensors) {
     ask(PL_AUTO_BYTES);
     ck_assert_str_eq(line_of("where the peak is"),

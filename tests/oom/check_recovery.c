@@ -149,7 +149,7 @@ START_TEST(a_walk_calls_its_hooks_in_the_order_of_the_diagram) {
 }
 END_TEST
 
-/* O5: what is tried is to bring a state back, and only with a smaller micro-batch. */
+/* O4: what is tried is to bring a state back, and only with a smaller micro-batch. */
 START_TEST(a_lost_commit_takes_the_way_from_its_failure_on) {
     static const struct {
         uint32_t batch;
@@ -190,6 +190,7 @@ END_TEST
 
 /* --- the run as a whole ---------------------------------------------------------------------- */
 
+/* O2 */
 START_TEST(halvings_are_counted_over_the_run_not_the_step) {
     struct fake f = {0};
     struct pl_oom m;
@@ -239,6 +240,7 @@ START_TEST(events_number_the_halvings_of_the_run) {
 }
 END_TEST
 
+/* O3 */
 START_TEST(the_micro_batches_of_a_step_cover_its_samples_exactly) {
     for (uint64_t global = 1; global <= 70; global++) {
         for (uint32_t batch = 70;; batch = pl_oom_halve(batch)) {
@@ -251,6 +253,7 @@ START_TEST(the_micro_batches_of_a_step_cover_its_samples_exactly) {
 }
 END_TEST
 
+/* O3 */
 START_TEST(halving_rounds_up_and_stops_at_one) {
     static const uint32_t halves[][2] = {{1, 1}, {2, 1},  {3, 2},
                                          {5, 3}, {16, 8}, {UINT32_MAX, 1u << 31}};
@@ -430,7 +433,7 @@ static const char *broken_promise(const struct fake *f, const struct pl_oom *m, 
         if (!strchr("ADPR", *t)) continue;
         char result = *script ? *script++ : 'o';
         if (result == 'l' && t[1]) return "nothing after a device was lost";
-        if (*t == 'A' && result == 'o' && t[1]) return "nothing after success";
+        if (*t == 'A' && result == 'o' && t[1]) return "nothing after success"; /* O1 */
     }
     if (f->n_events != m->retries || m->retries > m->max_retries) return "one event a halving";
     if (f->n_events && f->events[f->n_events - 1].new_batch_size != m->batch_size)
