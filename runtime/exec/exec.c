@@ -41,9 +41,11 @@ pl_err pl_exec_init(struct pl_exec *e, const struct pl_plan *plan, struct pl_dev
     *e = (struct pl_exec){.plan = plan, .device = dev, .host = dev};
     e->calls = pl_calloc(p->n_ops + 1, sizeof *e->calls);
     e->patches = pl_malloc((count_patches(p) + 1) * sizeof *e->patches);
+    e->patches_before = pl_calloc(p->n_ops + 1, sizeof *e->patches_before);
     e->turns = pl_malloc((p->n_ops + 1) * sizeof *e->turns);
-    pl_err err = e->calls && e->patches && e->turns ? pl_copy_stream_find(plan, e->turns, d)
-                                                    : pl_host_oom(d, "the binding of the plan");
+    const bool has_all = e->calls && e->patches && e->patches_before && e->turns;
+    pl_err err = has_all ? pl_copy_stream_find(plan, e->turns, d)
+                         : pl_host_oom(d, "the binding of the plan");
     if (err == PL_ERR_OK) err = pl_poison_init(e, d);
     if (err != PL_ERR_OK) pl_exec_finish(e);
     return err;
@@ -135,6 +137,7 @@ pl_err pl_exec_bind(struct pl_exec *e, const struct pl_arena *job, const struct 
             bind_view(e, &op->in[k], &c->in[k]);
         for (int k = 0; k < op->n_out; k++)
             bind_view(e, &op->out[k], &c->out[k]);
+        e->patches_before[i + 1] = e->n_patches;
     }
     return PL_ERR_OK;
 }
@@ -262,6 +265,7 @@ void pl_exec_finish(struct pl_exec *e) {
     pl_poison_finish(e);
     free(e->calls);
     free(e->patches);
+    free(e->patches_before);
     free(e->turns);
     *e = (struct pl_exec){0};
 }

@@ -23,9 +23,9 @@ struct pl_op_time { /* The time of all runs of an op; ops that run as one count 
 
 /* A range of ops and everything that its grids and products depend on (repeats.h). */
 struct pl_exec_shape {
-    uint32_t first_op, n_ops; /* n_ops 0 = a free entry */
-    uint64_t n_tokens, n_seqs, n_targets;
-    bool opens_step;        /* its micro-batch is the first of the step */
+    uint32_t first_op, n_ops;             /* n_ops 0 = a free entry */
+    uint64_t n_tokens, n_seqs, n_targets; /* 0 of a range without a row of the micro-batch */
+    bool opens_step;                      /* its micro-batch is the first of the step */
     bool refused;           /* it cannot be replayed, or its graph would be too large */
     uint64_t used;          /* pl_exec.clock at the last run */
     struct pl_graph *graph; /* NULL = none yet */
@@ -46,6 +46,7 @@ struct pl_exec {
     struct pl_call *calls; /* [n_ops] */
     struct pl_exec_patch *patches;
     uint32_t n_patches;
+    uint32_t *patches_before;           /* [n_ops + 1]: patches of the ops before this one */
     uint64_t view_tokens, view_targets; /* row counts that the views are limited to */
     uint64_t ops_run;
     struct pl_op_time *times; /* [n_ops], borrowed; times are added; NULL = no clock is read */

@@ -17,28 +17,35 @@ static bool has_host_op(const struct pl_exec *e, uint32_t first, uint32_t n) {
     return false;
 }
 
-static bool is_of(const struct pl_exec_shape *s, uint32_t first, uint32_t n,
-                  const struct pl_batch *b) {
-    return s->n_ops == n && s->first_op == first && s->opens_step == b->first &&
-           s->n_tokens == b->n_tokens && s->n_seqs == b->n_seqs && s->n_targets == b->n_targets;
+/* The key of ops [first, first + n) for the micro-batch at hand. Every op that reads a count of the
+ * micro-batch has rows of it, so that norm and update are the same after any. */
+static struct pl_exec_shape key_of(const struct pl_exec *e, uint32_t first, uint32_t n) {
+    const struct pl_batch *b = &e->batch;
+    const bool follows = e->patches_before[first + n] != e->patches_before[first];
+    return (struct pl_exec_shape){.first_op = first,
+                                  .n_ops = n,
+                                  .opens_step = b->first,
+                                  .n_tokens = follows ? b->n_tokens : 0,
+                                  .n_seqs = follows ? b->n_seqs : 0,
+                                  .n_targets = follows ? b->n_targets : 0};
+}
+
+static bool are_one(const struct pl_exec_shape *a, const struct pl_exec_shape *b) {
+    return a->n_ops == b->n_ops && a->first_op == b->first_op && a->opens_step == b->opens_step &&
+           a->n_tokens == b->n_tokens && a->n_seqs == b->n_seqs && a->n_targets == b->n_targets;
 }
 
 /* The entry of this key; a new one takes the place of the least recently used without a graph. */
 static struct pl_exec_shape *find_shape(struct pl_exec *e, uint32_t first, uint32_t n) {
-    const struct pl_batch *b = &e->batch;
+    const struct pl_exec_shape key = key_of(e, first, n);
     struct pl_exec_shape *oldest = NULL;
     for (int i = 0; i < PL_EXEC_SHAPES; i++) {
         struct pl_exec_shape *s = &e->shapes[i];
-        if (is_of(s, first, n, b)) return s;
+        if (are_one(s, &key)) return s;
         if (!s->graph && (!oldest || s->used < oldest->used)) oldest = s;
     }
-    *oldest = (struct pl_exec_shape){.first_op = first,
-                                     .n_ops = n,
-                                     .opens_step = b->first,
-                                     .n_tokens = b->n_tokens,
-                                     .n_seqs = b->n_seqs,
-                                     .n_targets = b->n_targets,
-                                     .refused = has_host_op(e, first, n)};
+    *oldest = key;
+    oldest->refused = has_host_op(e, first, n);
     return oldest;
 }
 

@@ -1,7 +1,8 @@
 /* repeats.h - ranges of ops that run again in the same shape, replayed as one graph.
  *
  * The key is everything that a grid or a product depends on: the range, the counts of the
- * micro-batch, and whether it is the first of its step. Everything else that changes is read by
+ * micro-batch if an op of the range has rows of it, and whether it is the first of its step.
+ * Everything else that changes is read by
  * kernels from device memory (struct pl_facts), so a graph that was recorded for one micro-batch
  * serves every other of its key. A key is run op by op the first time, which is also when libraries
  * make their choices, recorded the second time, and replayed from then on.

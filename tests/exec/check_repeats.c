@@ -66,12 +66,21 @@ static struct pl_op list[OPS];
 static struct pl_program program = {.ops = list, .n_ops = OPS};
 static struct pl_plan plan = {.program = &program};
 static struct pl_device dev = {.ops = &ops};
+static uint32_t patches_before[OPS + 1];
+
+/* Every op has rows of the micro-batch. */
+static void follow_everywhere(void) {
+    for (uint32_t i = 0; i <= OPS; i++)
+        patches_before[i] = i;
+}
 
 static void set_up(void) {
     memset(&device, 0, sizeof device);
     memset(list, 0, sizeof list);
     dev.graphs = (struct pl_graph_books){.limit_bytes = 1};
-    e = (struct pl_exec){.plan = &plan, .device = &dev, .host = &dev};
+    follow_everywhere();
+    e = (struct pl_exec){
+        .plan = &plan, .device = &dev, .host = &dev, .patches_before = patches_before};
 }
 
 /* Ops [first, first + 8) for a micro-batch of so many tokens. */
@@ -119,6 +128,19 @@ START_TEST(every_part_of_the_key_tells_ranges_apart) {
 }
 END_TEST
 
+/* A range of norm or update, after the micro-batches that a ragged data set has. */
+START_TEST(counts_are_no_part_of_the_key_of_a_range_without_their_rows) {
+    for (uint32_t i = 9; i <= OPS; i++)
+        patches_before[i] = patches_before[8];
+    run_range(8, 10, true), run_range(8, 11, true), run_range(8, 12, true);
+    ck_assert_int_eq(device.runs, 1);
+    ck_assert_int_eq(device.begun, 1);
+    ck_assert_int_eq(device.replays, 2);
+    run_range(7, 10, true), run_range(7, 11, true);
+    ck_assert_int_eq(device.runs, 3);
+}
+END_TEST
+
 START_TEST(facts_are_no_part_of_the_key) {
     run(10), run(10);
     e.batch.step = 7, e.batch.learning_rate = 3, e.batch.loss_scale = 2, e.batch.max_len = 9;
@@ -163,6 +185,7 @@ START_TEST(a_binding_forgets_every_range) {
     run(10), run(10);
     run(20);
     ck_assert_int_eq(pl_exec_bind(&e, &none, &none, NULL), PL_ERR_OK);
+    follow_everywhere();
     ck_assert_int_eq(device.forgotten, 1);
     run(10), run(20);
     ck_assert_int_eq(device.runs, 4);
@@ -218,6 +241,7 @@ int main(void) {
     tcase_add_checked_fixture(tc, set_up, NULL);
     tcase_add_test(tc, the_second_time_is_written_down_and_the_third_replayed);
     tcase_add_test(tc, every_part_of_the_key_tells_ranges_apart);
+    tcase_add_test(tc, counts_are_no_part_of_the_key_of_a_range_without_their_rows);
     tcase_add_test(tc, facts_are_no_part_of_the_key);
     tcase_add_test(tc, the_least_recently_used_gives_way);
     tcase_add_test(tc, recordings_end_until_the_next_binding);
