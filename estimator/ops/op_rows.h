@@ -469,7 +469,8 @@ PL_OP(CROSS_ENTROPY, cross_entropy, ROWS, ALONE,
       "loss/d logits times batch.loss_scale. weight is 1 without weights; logp = logit[target] - "
       "lse. Without gradient, weights and logp the rows whose first largest logit is the target's "
       "are counted in loss[1]. rows: those of the chunk. With attr.limit logits are what softcap "
-      "made of others, and become the gradient of these",
+      "made of others, and become the gradient of these. A row whose target is PL_TARGET_NONE has "
+      "no loss, a gradient of 0 and a logp of 0, and is not counted",
       PL_IN(CROSS_ENTROPY, LOGITS, "logits", FLOAT, IN_PLACE, T, V)
       PL_IN(CROSS_ENTROPY, TARGETS, "targets", I32, NEEDED, T, ONE)
       PL_IN(CROSS_ENTROPY, LOSS, "loss", F64, IN_PLACE, TWO, ONE)

@@ -285,6 +285,11 @@ void pl_micro_batch_finish(struct pl_micro_batch *mb) {
     *mb = (struct pl_micro_batch){0};
 }
 
+void pl_micro_batch_clear(struct pl_micro_batch *mb) {
+    mb->n_tokens = mb->n_seqs = mb->n_targets = mb->max_len = 0;
+    mb->padding.tokens = mb->padding.seqs = mb->padding.targets = 0;
+}
+
 /* The weight of token t of a sample as a target. */
 static double weight_of(const struct pl_step_batch *b, uint64_t number, uint64_t t) {
     const struct pl_target_weights *w = &b->weights[number];
@@ -331,7 +336,7 @@ void pl_micro_batch_weigh(struct pl_micro_batch *mb, const struct pl_step_batch 
 
 pl_err pl_micro_batch_fill(struct pl_micro_batch *mb, const struct pl_step_batch *b, uint64_t first,
                            uint64_t n, struct pl_diag *d) {
-    mb->n_tokens = mb->n_seqs = mb->n_targets = mb->max_len = 0;
+    pl_micro_batch_clear(mb);
     mb->offsets[0] = 0;
     uint64_t end = b->slot_start[pl_u64_min(first + n, b->slots)];
     for (uint64_t k = b->slot_start[pl_u64_min(first, b->slots)]; k < end; k++) {
@@ -371,13 +376,14 @@ static void sort_digit(const int32_t *ids, uint64_t n, uint32_t shift, const int
 }
 
 void pl_micro_batch_sort(struct pl_micro_batch *mb) {
+    const uint64_t n = mb->n_tokens + mb->padding.tokens;
     uint32_t bits = 0;
-    for (uint64_t i = 0; i < mb->n_tokens; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         mb->order[i] = (int32_t)i;
         bits |= (uint32_t)mb->ids[i];
     }
     for (uint32_t shift = 0; shift < 32 && bits >> shift; shift += DIGIT_BITS) {
-        sort_digit(mb->ids, mb->n_tokens, shift, mb->order, mb->spare);
+        sort_digit(mb->ids, n, shift, mb->order, mb->spare);
         int32_t *sorted = mb->spare;
         mb->spare = mb->order;
         mb->order = sorted;

@@ -7,6 +7,7 @@
  *   B2  a sample has the number it was drawn by, whatever slot or micro-batch it lands in: dropout
  *       is keyed by it
  *   B3  a micro-batch never takes more tokens or samples than it was made for, whatever the data
+ *   B4  padding has no part in a loss, and no token of a sample sees it
  * Use: pl_step_batch_load(&b, &source, position, slots, &d);
  *      pl_micro_batch_fill(&mb, &b, first, n); ... position += b.n; */
 #ifndef PL_RUNTIME_DATA_BATCH_H
@@ -85,6 +86,9 @@ struct pl_micro_batch {
     int32_t *order, *spare; /* used by pl_micro_batch_sort() */
     uint64_t *samples;      /* number of the sample within the step */
     uint64_t n_tokens, n_seqs, n_targets, max_len;
+    struct {
+        uint64_t tokens, seqs, targets; /* after those that there are: pl_micro_batch_pad() */
+    } padding;
     uint64_t cap_tokens, cap_seqs;
     enum pl_members members; /* that are filled in */
     /* Positions of a sample count from 0; positions of a sample longer than long_from count from
@@ -94,16 +98,24 @@ struct pl_micro_batch {
 pl_err pl_micro_batch_init(struct pl_micro_batch *mb, uint64_t tokens, uint64_t seqs,
                            struct pl_diag *d);
 void pl_micro_batch_finish(struct pl_micro_batch *mb);
-/* Fills *mb with slots [first, first+n) of the step; samples without targets are left out. Position
- * t predicts label t+1: target row t with target labels[t+1], if that is not masked.
- * PL_ERR_PLAN_BROKEN: the samples are more than was planned for; nothing is written beyond the
- * capacity. */
+/* Empties it; the arrays keep what they hold. */
+void pl_micro_batch_clear(struct pl_micro_batch *mb);
+/* Fills *mb with slots [first, first+n) of the step, without padding; samples without targets are
+ * left out. Position t predicts label t+1: target row t with target labels[t+1], if that is not
+ * masked. PL_ERR_PLAN_BROKEN: the samples are more than was planned for; nothing is written beyond
+ * the capacity. */
 pl_err pl_micro_batch_fill(struct pl_micro_batch *mb, const struct pl_step_batch *b, uint64_t first,
                            uint64_t n, struct pl_diag *d);
+/* Pads a filled micro-batch, so that micro-batches of many sizes have few: tokens to one of 8
+ * numbers of each octave, targets to one of 4, samples to a power of two, but never to more than
+ * most_tokens, most_seqs and what it was made for (B3). Tokens of padding follow the last sample,
+ * samples of padding are empty, and targets of padding, PL_TARGET_NONE, are of rows that have no
+ * target. */
+void pl_micro_batch_pad(struct pl_micro_batch *mb, uint64_t most_tokens, uint64_t most_seqs);
 /* Fills `weights` again, of the same targets, after those of b have changed. */
 void pl_micro_batch_weigh(struct pl_micro_batch *mb, const struct pl_step_batch *b);
-/* Fills `order` with the tokens by ascending id, tokens of one id in their order. Linear in the
- * tokens; nothing is allocated. */
+/* Fills `order` with the tokens, padding included, by ascending id, tokens of one id in their
+ * order. Linear in the tokens; nothing is allocated. */
 void pl_micro_batch_sort(struct pl_micro_batch *mb);
 
 #endif

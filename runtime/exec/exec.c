@@ -43,7 +43,8 @@ pl_err pl_exec_init(struct pl_exec *e, const struct pl_plan *plan, struct pl_dev
     e->patches = pl_malloc((count_patches(p) + 1) * sizeof *e->patches);
     e->patches_before = pl_calloc(p->n_ops + 1, sizeof *e->patches_before);
     e->turns = pl_malloc((p->n_ops + 1) * sizeof *e->turns);
-    const bool has_all = e->calls && e->patches && e->patches_before && e->turns;
+    e->shapes = pl_calloc(PL_EXEC_SHAPES, sizeof *e->shapes);
+    const bool has_all = e->calls && e->patches && e->patches_before && e->turns && e->shapes;
     pl_err err = has_all ? pl_copy_stream_find(plan, e->turns, d)
                          : pl_host_oom(d, "the binding of the plan");
     if (err == PL_ERR_OK) err = pl_poison_init(e, d);
@@ -267,5 +268,6 @@ void pl_exec_finish(struct pl_exec *e) {
     free(e->patches);
     free(e->patches_before);
     free(e->turns);
+    free(e->shapes);
     *e = (struct pl_exec){0};
 }

@@ -7,6 +7,7 @@
 
 #include "estimator/plan/plan.h"
 #include "runtime/device/device.h"
+#include "runtime/device/graph_count.h"
 
 struct pl_exec_patch; /* a view whose row count follows the batch */
 struct pl_poison;     /* private (poison.h) */
@@ -30,9 +31,8 @@ struct pl_exec_shape {
     uint64_t used;          /* pl_exec.clock at the last run */
     struct pl_graph *graph; /* NULL = none yet */
 };
-#define PL_EXEC_SHAPES     32
-#define PL_EXEC_GRAPHS     8
-#define PL_EXEC_RECORDINGS 32
+#define PL_EXEC_SHAPES     (2 * PL_GRAPHS_MOST)
+#define PL_EXEC_RECORDINGS (2 * PL_GRAPHS_MOST)
 
 struct pl_exec {
     const struct pl_plan *plan;        /* borrowed */
@@ -52,10 +52,10 @@ struct pl_exec {
     struct pl_op_time *times; /* [n_ops], borrowed; times are added; NULL = no clock is read */
     struct pl_watch
         *watch; /* borrowed; finds values that are not finite; NULL = none is looked at */
-    struct pl_exec_shape shapes[PL_EXEC_SHAPES];
-    uint64_t clock;           /* counts runs that might have been replayed */
-    uint32_t recordings;      /* number since the binding */
-    uint32_t *turns;          /* [n_ops]: copy_stream.h */
+    struct pl_exec_shape *shapes; /* [PL_EXEC_SHAPES] */
+    uint64_t clock;               /* counts runs that might have been replayed */
+    uint32_t recordings;          /* number since the binding */
+    uint32_t *turns;              /* [n_ops]: copy_stream.h */
     bool overlaps;            /* some ops of the current range run on the copy stream; of these: */
     uint32_t begun, awaited;  /* the last one that began, and the last one that was waited for */
     struct pl_poison *poison; /* NULL without AddressSanitizer, and on devices other than the CPU */

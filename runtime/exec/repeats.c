@@ -59,7 +59,7 @@ static void make_room(struct pl_exec *e) {
         n++;
         if (!oldest || s->used < oldest->used) oldest = s;
     }
-    if (n == PL_EXEC_GRAPHS) e->device->ops->forget(e->device, &oldest->graph);
+    if (n == PL_GRAPHS_MOST) e->device->ops->forget(e->device, &oldest->graph);
 }
 
 static void stop(struct pl_exec *e, const char *why) {
@@ -105,8 +105,9 @@ pl_err pl_exec_replay(struct pl_exec *e, uint32_t first, uint32_t n, pl_exec_run
 }
 
 void pl_exec_forget_graphs(struct pl_exec *e) {
+    e->recordings = 0;
+    if (!e->shapes) return; /* no memory for them */
     for (int i = 0; i < PL_EXEC_SHAPES; i++)
         if (e->shapes[i].graph) e->device->ops->forget(e->device, &e->shapes[i].graph);
-    memset(e->shapes, 0, sizeof e->shapes);
-    e->recordings = 0;
+    memset(e->shapes, 0, PL_EXEC_SHAPES * sizeof *e->shapes);
 }

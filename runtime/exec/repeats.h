@@ -7,7 +7,7 @@
  * serves every other of its key. A key is run op by op the first time, which is also when libraries
  * make their choices, recorded the second time, and replayed from then on.
  *   G1  replaying and running give the same bits
- *   G2  at most PL_EXEC_GRAPHS exist, and PL_EXEC_RECORDINGS are made between two bindings; what
+ *   G2  at most PL_GRAPHS_MOST exist, and PL_EXEC_RECORDINGS are made between two bindings; what
  *       fails ends the making of graphs, and never a run
  *   G3  only the least recently used gives way
  * In: a device with record_begin, whose graphs.limit_bytes grants memory. Private to exec. */

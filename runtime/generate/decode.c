@@ -102,7 +102,7 @@ static bool fill_run(struct pl_decoder *g) {
     const uint64_t capacity =
         pl_session_rung(g->session)->planned.program->tensors[g->ids_tensor].dims[0];
     const struct sequence *leader = NULL;
-    mb->n_tokens = mb->n_targets = mb->max_len = 0;
+    pl_micro_batch_clear(mb);
     mb->n_seqs = g->n;
     for (uint32_t i = 0; i < g->n; i++) {
         struct sequence *s = &g->sequences[i];
@@ -125,11 +125,8 @@ static pl_err compute(struct pl_decoder *g, struct pl_diag *d) {
     struct pl_session *s = g->session;
     struct pl_rung *rung = pl_session_rung(s);
     const struct pl_micro_batch *mb = &s->micro;
-    const struct pl_batch batch = {.n_tokens = mb->n_tokens,
-                                   .n_seqs = mb->n_seqs,
-                                   .n_targets = mb->n_targets,
-                                   .max_len = mb->max_len,
-                                   .first = true};
+    struct pl_batch batch = pl_session_counts(s);
+    batch.first = true;
     PL_TRY(pl_exec_describe(&rung->exec, &batch, d));
     PL_TRY(pl_session_follow_length(s, d));
     PL_TRY(pl_session_upload_inputs(s, PL_PHASE_GENERATE));

@@ -35,6 +35,7 @@ struct pl_rung {
     uint32_t inputs[PL_PHASE_COUNT][PL_ROLE_INPUTS]; /* ids of batch inputs of each phase */
     uint32_t logp[PL_PHASE_COUNT];                   /* ids of the log-probabilities, or PL_NONE */
     struct pl_step_ops ops;
+    bool pads; /* micro-batches are padded: graphs.h */
 };
 
 struct pl_session {

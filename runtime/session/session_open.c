@@ -4,6 +4,7 @@
 #include "estimator/config/debug_fault.h"
 #include "estimator/config/job_values.h"
 #include "runtime/admit/anew.h"
+#include "runtime/admit/graphs.h"
 #include "runtime/kernels/back_ends.h"
 #include "runtime/session/arenas.h"
 #include "runtime/session/measure.h"
@@ -117,6 +118,7 @@ static pl_err add_rung(struct pl_session *s, uint32_t batch_size, struct pl_diag
         PL_TRY(plan_smaller(s, rung, d));
     PL_TRY(pl_plan_check(rung->planned.plan, d));
     find_inputs(rung);
+    rung->pads = pl_graphs_pad(s->job, rung->planned.program);
     PL_TRY(pl_exec_init(&rung->exec, rung->planned.plan, s->device, d));
     if (s->host_device) rung->exec.host = s->host_device;
     return PL_ERR_OK;

@@ -24,12 +24,11 @@ static pl_err load_round(struct pl_run *r, struct evaluated *at, uint32_t *n, st
     const uint64_t size = pl_run_slots(r);
     for (*n = 0; *n < pl_run_ranks(r) && at->row < pf->data.n_eval; ++*n) {
         PL_TRY(pl_step_batch_load(&r->batch, &pf->data.eval_source, at->row, size, d));
-        if (*n == pf->world.rank) PL_TRY(pl_micro_batch_fill(&r->s.micro, &r->batch, 0, size, d));
+        if (*n == pf->world.rank) PL_TRY(pl_session_fill(&r->s, &r->batch, 0, size, d));
         at->row += r->batch.rows;
         at->targets += r->batch.targets;
     }
-    return *n > pf->world.rank ? PL_ERR_OK
-                               : pl_micro_batch_fill(&r->s.micro, &r->batch, size, size, d);
+    return *n > pf->world.rank ? PL_ERR_OK : pl_session_fill(&r->s, &r->batch, size, size, d);
 }
 
 static struct pl_evaluation figures(uint64_t tokens, const double sums[2]) {

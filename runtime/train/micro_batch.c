@@ -67,24 +67,21 @@ static float loss_scale(const struct pl_run *r, uint64_t targets) {
 
 pl_err pl_run_describe(struct pl_run *r, uint32_t contributors, bool first, uint64_t targets,
                        struct pl_diag *d) {
-    const struct pl_batch b = {.contributors = contributors,
-                               .micro_batch = first_micro_batch(r),
-                               .n_tokens = r->s.micro.n_tokens,
-                               .n_seqs = r->s.micro.n_seqs,
-                               .n_targets = r->s.micro.n_targets,
-                               .max_len = r->s.micro.max_len,
-                               .first = first,
-                               .loss_scale = loss_scale(r, targets),
-                               .aux_scale = aux_scale(r),
-                               .loss_exponent = loss_exponent(r),
-                               .seed = r->s.job->seed,
-                               .step = r->state.step + 1,
-                               .skipped = r->state.skipped_steps,
-                               .learning_rate = pl_run_learning_rate(r),
-                               .weight_decay = r->s.job->weight_decay,
-                               .beta1 = r->s.job->adam_beta1,
-                               .beta2 = r->s.job->adam_beta2,
-                               .epsilon = r->s.job->adam_epsilon};
+    struct pl_batch b = pl_session_counts(&r->s);
+    b.contributors = contributors;
+    b.micro_batch = first_micro_batch(r);
+    b.first = first;
+    b.loss_scale = loss_scale(r, targets);
+    b.aux_scale = aux_scale(r);
+    b.loss_exponent = loss_exponent(r);
+    b.seed = r->s.job->seed;
+    b.step = r->state.step + 1;
+    b.skipped = r->state.skipped_steps;
+    b.learning_rate = pl_run_learning_rate(r);
+    b.weight_decay = r->s.job->weight_decay;
+    b.beta1 = r->s.job->adam_beta1;
+    b.beta2 = r->s.job->adam_beta2;
+    b.epsilon = r->s.job->adam_epsilon;
     return pl_exec_describe(&pl_run_rung(r)->exec, &b, d);
 }
 
@@ -93,8 +90,7 @@ pl_err pl_run_prepare(struct pl_run *r, enum pl_phase phase, struct pl_diag *d) 
     const bool learns = phase == PL_PHASE_MICRO;
     if (r->round == 0) PL_TRY(pl_run_clear_loss(r));
     r->s.micro.members = learns ? PL_MEMBERS_LEARNED : r->scores.members;
-    PL_TRY(pl_micro_batch_fill(&r->s.micro, &r->batch, r->round + r->s.pf->world.rank * size, size,
-                               d));
+    PL_TRY(pl_session_fill(&r->s, &r->batch, r->round + r->s.pf->world.rank * size, size, d));
     PL_TRY(pl_run_describe(r, contributors(r), r->round == 0, learns ? r->batch.targets : 0, d));
     PL_TRY(pl_session_follow_length(&r->s, d));
     return pl_session_upload_inputs(&r->s, phase);

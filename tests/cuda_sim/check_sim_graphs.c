@@ -9,6 +9,7 @@
 #include "tests/support/tiny.h"
 
 #include <check.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,6 +128,59 @@ START_TEST(a_step_of_a_known_shape_is_a_launch_for_each_of_its_parts) {
 }
 END_TEST
 
+/* --- samples of many lengths ------------------------------------------------------------------ */
+
+static const struct {
+    const char *mode, *more;
+} ragged[] = {
+    {"full", "batch_size: 2\n"},
+    {"full", "batch_size: 1\npacking: true\n"},
+    {"lora", "batch_size: 2\nlora_dropout: 0.2\nval_set_size: 5\neval_steps: 20\n"},
+};
+enum { RAGGED = sizeof ragged / sizeof *ragged, RAGGED_STEPS = 40 };
+
+static void make_ragged(int i) {
+    tiny_make(dir, &(struct tiny){.mode = ragged[i].mode, .rows = 40, .longest = 64},
+              textf("device: cuda\nlearning_rate: 0.001\nmax_steps: %d\n%s", RAGGED_STEPS,
+                    ragged[i].more));
+}
+
+/* Rows of 5 to 64 tokens, so that exact sizes hardly come again: norm and update would be replayed
+ * alone. */
+START_TEST(micro_batches_of_many_sizes_share_graphs) {
+    make_ragged(_i);
+    TRAIN_WELL("output_dir=with");
+    set("PLIMSOLL_GRAPHS", "0");
+    TRAIN_WELL("output_dir=without");
+    const double replays = summary_number("with", "graph_replays");
+    ck_assert_msg(replays > 2 * RAGGED_STEPS + 8, "%.0f replays", replays);
+    ck_assert(summary_number("with", "graphs") <= 40);
+    ck_assert(summary_number("with", "measured_peak_bytes") <=
+              summary_number("with", "predicted_process_bytes"));
+    expect_same_run("with", "without",
+                    strcmp(ragged[_i].mode, "full") == 0 ? "model" : "adapter_model");
+}
+END_TEST
+
+/* A CPU computes the samples alone, in fp32 as well. */
+START_TEST(padding_has_no_part_in_a_step) {
+    make_ragged(_i);
+    TRAIN_WELL("output_dir=gpu", "max_steps=12");
+    TRAIN_WELL("output_dir=cpu", "max_steps=12", "device=cpu");
+    json_t *gpu = joblog_read(in_dir(dir, "gpu")), *cpu = joblog_read(in_dir(dir, "cpu"));
+    static const char *const keys[] = {"loss", "grad_norm"};
+    for (uint64_t step = 1; step <= 12; step++)
+        for (int k = 0; k < 2; k++) {
+            const double a = joblog_number(joblog_step(gpu, step), keys[k]);
+            const double b = joblog_number(joblog_step(cpu, step), keys[k]);
+            ck_assert_msg(fabs(a - b) <= 1e-4 * fabs(b), "step %d: %s %.9g, %.9g on a CPU",
+                          (int)step, keys[k], a, b);
+        }
+    json_decref(gpu);
+    json_decref(cpu);
+}
+END_TEST
+
 /* --- moving arenas ---------------------------------------------------------------------------- */
 
 START_TEST(halving_forgets_what_was_recorded) {
@@ -226,10 +280,10 @@ END_TEST
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
-/* Sixteen times what was assumed: the first run finds out, the second knows. */
+/* 256 times what was assumed: the first run finds out, the second knows. */
 START_TEST(what_a_graph_takes_is_measured_and_remembered) {
     make("full", 1, two_micro_batches);
-    set("PLSIM_GRAPH_NODE_BYTES", "65536");
+    set("PLSIM_GRAPH_NODE_BYTES", "1048576");
     TRAIN_WELL("output_dir=first");
     TRAIN_WELL("output_dir=second");
     ck_assert(summary_number("first", "graph_bytes") > 0);
@@ -266,6 +320,12 @@ int main(void) {
     tcase_add_test(tc, a_kernel_that_fails_while_recorded_is_launched);
     tcase_add_test(tc, what_a_graph_takes_is_measured_and_remembered);
     tcase_add_test(tc, a_budget_without_room_for_graphs_trains_without);
+    suite_add_tcase(s, tc);
+    tc = tcase_create("sizes");
+    tcase_set_timeout(tc, 120);
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_loop_test(tc, micro_batches_of_many_sizes_share_graphs, 0, RAGGED);
+    tcase_add_loop_test(tc, padding_has_no_part_in_a_step, 0, RAGGED);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

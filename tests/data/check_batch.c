@@ -1,4 +1,5 @@
 /* check_batch.c - order of rows, samples of a step, micro-batches. */
+#include "estimator/ops/padding.h"
 #include "runtime/data/batch.h"
 #include "tests/data/fixture.h"
 
@@ -155,6 +156,65 @@ START_TEST(a_micro_batch_joins_samples_and_shifts_labels) {
 }
 END_TEST
 
+/* All samples: 12 tokens of 4 samples, whose targets are of the rows 0, 1, 3, 6, 8, 9 and 10. */
+START_TEST(padding_follows_the_samples_and_trains_nothing) {
+    static const int32_t more_ids[] = {10, 11, 12, 30}, more_positions[4];
+    static const struct {
+        uint64_t slots, most_tokens, most_seqs, tokens, seqs, targets; /* of padding */
+        int32_t row;                                                   /* of its target */
+    } cases[] = {{5, 16, 5, 4, 0, 1, 15}, {5, 13, 5, 1, 0, 1, 12}, {5, 12, 4, 0, 0, 1, 11},
+                 {4, 16, 5, 0, 1, 0, 0},  {4, 8, 3, 0, 0, 0, 0},   {0, 16, 5, 0, 0, 0, 0}};
+    struct fixture f;
+    struct pl_step_batch b = {0};
+    struct pl_micro_batch mb;
+    fixture_rows(&f, PL_FORMAT_TOKENS, rows);
+    ck_assert_int_eq(load_batch(&b, &f, 0, 5, 0, 5, false, 1), PL_ERR_OK);
+    ck_assert_int_eq(pl_micro_batch_init(&mb, 16, 5, &f.d), PL_ERR_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ck_assert_int_eq(pl_micro_batch_fill(&mb, &b, 0, cases[i].slots, &f.d), PL_ERR_OK);
+        ck_assert_uint_eq(mb.padding.tokens + mb.padding.seqs + mb.padding.targets, 0);
+        pl_micro_batch_pad(&mb, cases[i].most_tokens, cases[i].most_seqs);
+        ck_assert_uint_eq(mb.padding.tokens, cases[i].tokens);
+        ck_assert_uint_eq(mb.padding.seqs, cases[i].seqs);
+        ck_assert_uint_eq(mb.padding.targets, cases[i].targets);
+        ck_assert_mem_eq(mb.ids + mb.n_tokens, more_ids, cases[i].tokens * 4);
+        ck_assert_mem_eq(mb.positions + mb.n_tokens, more_positions, cases[i].tokens * 4);
+        for (uint64_t k = mb.n_seqs; k <= mb.n_seqs + mb.padding.seqs; k++)
+            ck_assert_uint_eq((uint64_t)mb.offsets[k], mb.n_tokens + mb.padding.tokens);
+        if (!cases[i].targets) continue;
+        ck_assert_int_eq(mb.target_rows[mb.n_targets], cases[i].row);
+        ck_assert_int_eq(mb.targets[mb.n_targets], PL_TARGET_NONE);
+        ck_assert(mb.weights[mb.n_targets] == 0);
+    }
+    pl_micro_batch_finish(&mb);
+    pl_step_batch_finish(&b);
+    fixture_finish(&f);
+}
+END_TEST
+
+/* Every number of tokens and targets is padded by less than an eighth and a quarter, or, if there
+ * are few, by less than 8 and 4. */
+START_TEST(padding_is_a_small_part) {
+    enum { MOST = 3000 };
+    struct pl_micro_batch mb;
+    struct pl_diag d = {0};
+    ck_assert_int_eq(pl_micro_batch_init(&mb, 2 * MOST, 64, &d), PL_ERR_OK);
+    for (uint64_t n = 1; n <= MOST; n++) {
+        pl_micro_batch_clear(&mb);
+        mb.n_tokens = n, mb.n_targets = n - 1, mb.n_seqs = 1;
+        for (uint64_t t = 0; t + 1 < n; t++)
+            mb.target_rows[t] = (int32_t)t;
+        pl_micro_batch_pad(&mb, 2 * MOST, 64);
+        ck_assert(mb.padding.tokens < 8 || mb.padding.tokens * 8 < n);
+        ck_assert(mb.padding.targets < 4 || mb.padding.targets * 4 < n - 1);
+        ck_assert_uint_eq(mb.padding.seqs, 0);
+        for (uint64_t t = 1; t < mb.padding.targets; t++)
+            ck_assert_int_lt(mb.target_rows[n - 1 + t], mb.target_rows[n - 1 + t - 1]);
+    }
+    pl_micro_batch_finish(&mb);
+}
+END_TEST
+
 START_TEST(positions_of_longer_samples_may_count_from_elsewhere) {
     static const int32_t positions[] = {100, 101, 102, 0, 1, 100, 101, 102};
     struct fixture f;
@@ -259,6 +319,8 @@ int main(void) {
     tcase_add_test(t, a_step_counts_targets_and_computed_tokens);
     tcase_add_test(t, a_range_of_rows_stays_in_its_range);
     tcase_add_test(t, a_micro_batch_joins_samples_and_shifts_labels);
+    tcase_add_test(t, padding_follows_the_samples_and_trains_nothing);
+    tcase_add_test(t, padding_is_a_small_part);
     tcase_add_test(t, positions_of_longer_samples_may_count_from_elsewhere);
     tcase_add_loop_test(t, a_micro_batch_takes_no_more_than_it_was_made_for, 0, 4);
     tcase_add_test(t, tokens_are_sorted_by_id_and_then_by_place);

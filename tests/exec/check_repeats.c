@@ -79,8 +79,13 @@ static void set_up(void) {
     memset(list, 0, sizeof list);
     dev.graphs = (struct pl_graph_books){.limit_bytes = 1};
     follow_everywhere();
-    e = (struct pl_exec){
-        .plan = &plan, .device = &dev, .host = &dev, .patches_before = patches_before};
+    static struct pl_exec_shape shapes[PL_EXEC_SHAPES];
+    memset(shapes, 0, sizeof shapes);
+    e = (struct pl_exec){.plan = &plan,
+                         .device = &dev,
+                         .host = &dev,
+                         .patches_before = patches_before,
+                         .shapes = shapes};
 }
 
 /* Ops [first, first + 8) for a micro-batch of so many tokens. */
@@ -150,7 +155,7 @@ START_TEST(facts_are_no_part_of_the_key) {
 END_TEST
 
 START_TEST(the_least_recently_used_gives_way) {
-    for (uint64_t t = 1; t <= PL_EXEC_GRAPHS; t++)
+    for (uint64_t t = 1; t <= PL_GRAPHS_MOST; t++)
         run(t), run(t);
     ck_assert_int_eq(device.forgotten, 0);
     run(1);

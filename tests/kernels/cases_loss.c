@@ -1,4 +1,5 @@
 /* cases_loss.c - SWIGLU, GEGLU, GELU_MUL, their gradients, SOFTCAP, CROSS_ENTROPY. */
+#include "estimator/ops/padding.h"
 #include "tests/kernels/cases.h"
 #include "tests/kernels/ref_norm.h"
 
@@ -181,6 +182,7 @@ static void build_cross_entropy(struct trial *t) {
             set_value(logits, i, j, 2 * draw_normal(t) + slope * (double)j);
         if (i < 2) set_value(logits, i, draw(t, 0, s.cols - 1), 120);
         draw_target(t, logits, targets, i);
+        if (i % 7 == 3) set_value(targets, i, 0, PL_TARGET_NONE);
     }
     also_out(t, logits, 0);
     also_out(t, add_vector_in(t, 2, 2, PL_DTYPE_F64), 1);
@@ -198,6 +200,12 @@ static double reference_loss_of_row(struct trial *t, uint64_t row, double weight
     struct operand *l = t->out[0], *logp = t->out[2];
     const uint64_t at = row * l->view.cols;
     const double *target = t->in[1]->x + row;
+    if (*target == PL_TARGET_NONE) {
+        if (logp) logp->scale[row] = 1e-30;
+        for (uint64_t j = at; t->attr.gradient && j < at + l->view.cols; j++)
+            l->want[j] = 0, l->scale[j] = 1e-30;
+        return 0;
+    }
     const double loss = ref_cross_entropy(1, l->view.cols, l->x + at, target);
     if (logp) {
         logp->want[row] = -loss;
@@ -224,7 +232,7 @@ static void reference_cross_entropy(struct trial *t) {
     loss->scale[1] = 1e-6; /* whole numbers */
     const bool counts = !t->attr.gradient && !weights && !t->out[2];
     for (uint64_t i = 0; counts && i < l->view.rows; i++)
-        loss->want[1] += first_largest(l, i) == (uint64_t)t->in[1]->x[i];
+        loss->want[1] += (double)first_largest(l, i) == t->in[1]->x[i];
     for (uint64_t i = 0; t->attr.gradient && i < l->view.rows * l->view.cols; i++)
         l->scale[i] = fmax(fabs(l->scale[i]), 1e-30);
 }

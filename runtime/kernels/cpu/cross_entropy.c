@@ -5,10 +5,12 @@
  * adds them in order, so loss[0] is the same for any chunking and any number of threads. Where rows
  * are counted the sign of a row's loss, which is above 0, says that the target is the row's first
  * largest logit: the count costs no memory. */
+#include "estimator/ops/padding.h"
 #include "estimator/ops/scratch/scratch_bytes.h"
 #include "runtime/kernels/cpu/chunk.h"
 
 #include <float.h>
+#include <string.h>
 
 #define LANES 64
 
@@ -105,11 +107,23 @@ static bool is_first_largest(const struct cross_entropy *t, uint64_t row, float 
     return true;
 }
 
+/* The row of PL_TARGET_NONE. */
+static void clear_row(const struct cross_entropy *t, uint64_t row) {
+    t->row_loss[row] = 0;
+    if (t->logp) t->logp[row] = 0;
+    if (t->gradient)
+        memset(pl_at(&t->logits, row, 0), 0, t->logits.cols * pl_float_bytes(t->logits.dtype));
+}
+
 static void loss_rows(void *arg, uint64_t row0, uint64_t row1, uint32_t worker) {
     const struct cross_entropy *t = arg;
     (void)worker;
     for (uint64_t i = row0; i < row1; i++) {
         float max, target = 0;
+        if (t->targets[i] == PL_TARGET_NONE) {
+            clear_row(t, i);
+            continue;
+        }
         const double sum = softmax_sum(&t->logits, i, &max);
         pl_widen(&target, pl_at(&t->logits, i, (uint64_t)t->targets[i]), t->logits.dtype, 1);
         t->row_loss[i] = log(sum) + ((double)max - (double)target);
@@ -130,7 +144,8 @@ static void add_rows(const struct cross_entropy *t, double loss[2]) {
 
 static bool are_in_range(const int32_t *targets, uint64_t n, uint64_t vocab) {
     for (uint64_t i = 0; i < n; i++)
-        if (targets[i] < 0 || (uint64_t)targets[i] >= vocab) return false;
+        if (targets[i] != PL_TARGET_NONE && (targets[i] < 0 || (uint64_t)targets[i] >= vocab))
+            return false;
     return true;
 }
 

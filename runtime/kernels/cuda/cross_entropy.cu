@@ -9,6 +9,7 @@
 #include "runtime/kernels/cuda/common.cuh"
 
 #include "estimator/base/checked.h"
+#include "estimator/ops/padding.h"
 #include "estimator/ops/scratch/scratch_bytes.h"
 
 namespace {
@@ -129,6 +130,18 @@ __device__ __forceinline__ double add_by_first_warp(float term, float *shared) {
     return pl_warp_reduce<pl_add>(sum);
 }
 
+/* The row of PL_TARGET_NONE. */
+template <typename T, int V>
+__device__ __forceinline__ void clear_row(const loss<T> &t, uint64_t row) {
+    const float zeros[V] = {};
+    if (threadIdx.x == 0) {
+        t.row_loss[row] = 0;
+        if (t.logp) t.logp[row] = 0;
+    }
+    for (uint32_t c = threadIdx.x * V; t.gradient && c < t.vocab; c += blockDim.x * V)
+        pl_store(t.logits, row, c, t.vocab, pl_packed(t.logits, zeros));
+}
+
 template <typename T, int V>
 __global__ void __launch_bounds__(MOST, BLOCKS) loss_rows(const loss<T> t) {
     PL_SHARED(float, terms); /* one a thread, then one a warp */
@@ -136,6 +149,7 @@ __global__ void __launch_bounds__(MOST, BLOCKS) loss_rows(const loss<T> t) {
     const uint64_t row = blockIdx.x;
     const uint32_t target = (uint32_t)t.targets[row];
     float max, sum, at_target = NAN;
+    if (target == (uint32_t)PL_TARGET_NONE) return clear_row<T, V>(t, row);
     sum_row<T, V>(t, row, max, sum);
     if (threadIdx.x == 0 && target < t.vocab) at_target = t.logits.get(row, target);
     const float top = pl_team_reduce<pl_max>(max, of_warps);

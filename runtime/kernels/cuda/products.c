@@ -16,6 +16,7 @@
 #include "runtime/kernels/cuda/products.h"
 
 #include "estimator/base/alloc.h"
+#include "estimator/ops/padding.h"
 #include "runtime/device/cuda/kernel_room.h"
 #include "runtime/device/cuda/lt.h"
 #include "runtime/kernels/cuda/set_rows.h"
@@ -166,13 +167,6 @@ static struct key key_of(const struct pl_product *g) {
 /* The dimension that counts tokens: the gradient of a weight sums over it, elsewhere it is rows. */
 static uint64_t *tokens_of(const struct pl_product *g, struct key *key) {
     return g->trans_a ? &key->k : &key->m;
-}
-
-static uint64_t round_tokens(uint64_t n) {
-    uint64_t step = STEPS_PER_OCTAVE;
-    while (step * 2 * STEPS_PER_OCTAVE <= n)
-        step *= 2;
-    return (n + step - 1) / step * step;
 }
 
 /* The name that the library has for each storage type. */
@@ -361,7 +355,7 @@ static bool reuse(const struct pl_products *p, const struct pl_product *g, const
                   struct entry *out) {
     struct key rounded = *exact;
     uint64_t *tokens = tokens_of(g, &rounded);
-    *tokens = round_tokens(*tokens);
+    *tokens = pl_octave_step(*tokens, STEPS_PER_OCTAVE);
     if (memcmp(&rounded, exact, sizeof rounded) == 0) return false;
     struct entry *e = find(p, &rounded);
     if (!is_of(e, &rounded) && choose(p, g, &rounded, 0, e) != CUBLAS_STATUS_SUCCESS) return false;
