@@ -39,6 +39,7 @@ static void list_choices(struct pl_advice *a) {
 static pl_err price_choice(struct pl_advice *a, struct pl_length_choice *c, struct pl_diag *d) {
     struct pl_variant v;
     pl_variant_sized(&v, &a->q, 1, c->length);
+    pl_variant_smallest_level(&v);
     c->over = pl_lengths_over(a->lengths, c->length);
     c->lost_tokens = pl_lengths_lost(a->lengths, c->length);
     PL_TRY(pl_price_of(&v.q, &a->trials, &c->price, d));
@@ -118,7 +119,10 @@ static pl_err find_walls(struct pl_advice *a, struct pl_diag *d) {
 static pl_err estimate_own(struct pl_advice *a, struct pl_diag *d) {
     PL_TRY(pl_price_auto_batch(&a->q, &a->trials, &a->q.recommended, d));
     a->q.batch_size = a->q.job->batch_size;
-    if (a->q.batch_size == PL_AUTO) a->q.batch_size = a->q.recommended ? a->q.recommended : 1;
+    if (a->q.batch_size == PL_AUTO)
+        a->q.batch_size = a->q.recommended ? a->q.recommended : 1;
+    else
+        PL_TRY(pl_decide_recommended(&a->q, PL_BATCH_LIMIT, &a->trials.held, d));
     PL_TRY(pl_estimate_judge(&a->estimate, &a->q, NULL, d));
     return pl_price_measure(&a->q, 0, &a->trials, &a->now, d);
 }

@@ -34,6 +34,15 @@ static void heading(const struct page *p, const char *title, const char *explain
                  p->s->off);
 }
 
+/* The heading of a table that is planned at the smallest level where no one wrote one. */
+static void heading_at_level(const struct page *p, const char *title, const char *explain) {
+    char room[128];
+    struct pl_text text = PL_TEXT_IN(room, sizeof room);
+    pl_text_add(&text, explain);
+    if (pl_question_has_unwritten_level(&p->a->q)) pl_text_add(&text, "; level: full");
+    heading(p, title, room);
+}
+
 /* " +1.20 GiB": a difference with its sign. */
 static void add_signed(struct pl_text *out, int64_t bytes) {
     char text[PL_BYTES_TEXT], all[PL_BYTES_TEXT + 2];
@@ -121,7 +130,7 @@ static void add_grid(const struct page *p) {
     const char *mark[] = {" ", "~", "x", " "};
     unsigned fit = p->columns > GRID_LABEL + GRID_CELL ? (p->columns - GRID_LABEL) / GRID_CELL : 1;
     uint32_t n = g->n_lengths < fit ? g->n_lengths : (uint32_t)fit;
-    heading(p, "batch x length", ", GiB needed; ~ tight, x does not fit");
+    heading_at_level(p, "batch x length", ", GiB needed; ~ tight, x does not fit");
     pl_text_addf(p->out, "%s%*s", p->s->dim, GRID_LABEL - 1, "");
     for (uint32_t l = 0; l < n; l++)
         pl_text_addf(p->out, "%*u ", GRID_CELL - 1, g->lengths[l]);
@@ -147,9 +156,9 @@ static void add_walls(const struct page *p) {
     uint32_t n;
     const struct pl_key_info *keys = pl_key_table(&n);
     bool known = p->a->q.budget.known;
-    heading(p, "limits",
-            known ? ", one axis at a time; one more was planned and does not fit"
-                  : ": no budget was named; what doubling costs");
+    heading_at_level(p, "limits",
+                     known ? ", one axis at a time; one more was planned and does not fit"
+                           : ": no budget was named; what doubling costs");
     for (uint32_t i = 0; i < p->a->n_walls; i++) {
         const struct pl_wall *w = &p->a->walls[i];
         char wall[40] = "";

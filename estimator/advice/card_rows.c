@@ -22,6 +22,7 @@ static pl_err plan_of(const struct pl_advice *a, uint32_t sm, struct planned_sm 
     }
     if (*n == MAX_SM) return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "more kinds of GPU than expected");
     pl_variant_on_gpu(&v, &a->q, sm);
+    pl_variant_smallest_level(&v);
     pl_err err = pl_question_measure(&v.q, &plans[*n].planned, &conflict);
     plans[*n].conflicts = err == PL_ERR_CONFIG_CONFLICT && v.job.dtype == PL_DTYPE_AUTO;
     if (plans[*n].conflicts) {

@@ -38,6 +38,7 @@ pl_err pl_advice_grid(const struct pl_question *q, struct pl_trials *t, struct p
     for (uint32_t l = 0; l < out->n_lengths; l++) {
         for (uint32_t b = 0; b < out->n_batches; b++) { /* one program, resized */
             pl_variant_sized(&v, q, out->batches[b], out->lengths[l]);
+            pl_variant_smallest_level(&v);
             PL_TRY(pl_price_of(&v.q, t, &out->cells[b][l], d));
             out->cells[b][l].flops_per_token = 0;
         }

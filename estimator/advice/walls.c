@@ -15,6 +15,7 @@ static pl_err try_value(const struct axis *x, uint32_t value, struct pl_secant *
                         struct pl_wall *w, struct pl_price *out, struct pl_diag *d) {
     struct pl_variant v;
     pl_variant_of(&v, x->q);
+    pl_variant_smallest_level(&v);
     PL_TRY(pl_change_put(&v, x->key, value, d));
     PL_TRY(pl_price_of(&v.q, x->t, out, d));
     if (value <= s->low.n || value >= s->high.n) return PL_ERR_OK;

@@ -256,6 +256,22 @@ pl_err pl_decide_levels(struct pl_question *q, uint32_t limit, struct pl_trials 
     return pl_decide_copies(q, notes, d);
 }
 
+pl_err pl_decide_recommended(struct pl_question *q, uint32_t limit, struct pl_planned *held,
+                             struct pl_diag *d) {
+    struct pl_autobatch search;
+    struct pl_variant v;
+    if (!q->budget.known || q->job->given[PL_KEY_gradient_checkpointing] ||
+        pl_question_level(q) == PL_RECOMPUTE_FULL)
+        return PL_ERR_OK;
+    pl_variant_of(&v, q);
+    v.job.gradient_checkpointing = PL_RECOMPUTE_FULL;
+    PL_TRY(pl_autobatch_find(&v.q, limit, held, &search, d));
+    if (search.batch_size <= q->recommended) return PL_ERR_OK;
+    q->recommended = search.batch_size;
+    q->recommended_level = PL_RECOMPUTE_FULL;
+    return PL_ERR_OK;
+}
+
 pl_err pl_decide(struct pl_question *q, uint32_t limit, struct pl_autobatch *search,
                  struct pl_text *notes, struct pl_diag *d) {
     const uint32_t useful = (uint32_t)pl_u64_min(limit, pl_autobatch_limit(q->job));
@@ -270,10 +286,12 @@ pl_err pl_decide(struct pl_question *q, uint32_t limit, struct pl_autobatch *sea
     } else if (err == PL_ERR_OK && q->budget.known) {
         err = pl_autobatch_solve(q, limit, &trials.held, search, d);
     }
-    pl_trials_finish(&trials);
-    PL_TRY(err);
     q->recommended = search->batch_size;
     q->batch_size = q->job->batch_size;
+    if (err == PL_ERR_OK && q->batch_size != PL_AUTO)
+        err = pl_decide_recommended(q, limit, &trials.held, d);
+    pl_trials_finish(&trials);
+    PL_TRY(err);
     if (q->batch_size == PL_AUTO) {
         q->batch_size = (uint32_t)pl_u64_min(q->recommended ? q->recommended : 1, useful);
         PL_TRY(pl_decide_keeping(q, NULL, notes, d));

@@ -34,6 +34,12 @@ pl_err pl_decide_levels(struct pl_question *q, uint32_t limit, struct pl_trials 
 pl_err pl_decide(struct pl_question *q, uint32_t limit, struct pl_autobatch *search,
                  struct pl_text *notes, struct pl_diag *d);
 
+/* Raises q->recommended, the largest batch at the level that was decided for the job's own, to the
+ * largest at `full`, where no one wrote the level: a larger batch would have another one. held: as
+ * for pl_question_measure. */
+pl_err pl_decide_recommended(struct pl_question *q, uint32_t limit, struct pl_planned *held,
+                             struct pl_diag *d);
+
 /* Decides again, for the question's own batch size, all else that its job leaves open: as for the
  * same job with that batch size written down. trials->held gets the plan, for figures alone; limit:
  * as for pl_question_measure_within(), 0: none. */

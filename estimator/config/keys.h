@@ -199,7 +199,8 @@
       "and the input of each layer waits in host memory; full:K: full for the first K layers, "    \
       "none for the others; full:K+light: light for the others, and so for any two levels of "     \
       "which the second is not offload; offload:K+full: only the inputs of the first K layers "    \
-      "wait in host memory; auto: the fastest level that fits")                                    \
+      "wait in host memory; auto: the fastest level that fits; where the key is not written, a "   \
+      "job on a GPU, or with a `vram_budget`, has `auto`")                                         \
     X(loss_chunk_tokens, AUTO, "auto", 0, 16777216, "",                                            \
       "largest number of tokens per chunk of logits; 0: all at once; auto: about 64 MiB of "       \
       "logits, and at least 1024 tokens where the head is trained and has as many columns")        \

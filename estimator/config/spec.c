@@ -29,6 +29,13 @@ static void take_machine(const struct pl_job_facts *f, struct pl_job *job) {
     if (f->vram_margin != PL_AUTO_BYTES) job->vram_margin = f->vram_margin;
 }
 
+/* A level that no one wrote is chosen by a budget that is named. Memory that is merely free chooses
+ * none: the same job would be planned another way from one minute to the next. */
+static void take_level(const struct pl_job_facts *f, struct pl_job *job) {
+    if (f->names_budget && !job->inference && !job->given[PL_KEY_gradient_checkpointing])
+        job->gradient_checkpointing = PL_RECOMPUTE_AUTO;
+}
+
 /* --- generating ------------------------------------------------------------------------------ */
 
 static void take_list(const struct pl_job *names, enum pl_key_id id, const struct pl_str_list *from,
@@ -201,6 +208,7 @@ void pl_resolve(struct pl_spec *s) {
     take_ranks(&s->facts, &s->job);
     take_machine(&s->facts, &s->job);
     take_generating(&s->facts, &s->job);
+    take_level(&s->facts, &s->job);
     take_kept(&s->facts.kept, &s->job);
     take_data(&s->facts, &s->job);
     take_plan(&s->facts, &s->job);

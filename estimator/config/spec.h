@@ -78,6 +78,8 @@ struct pl_job_facts {
     uint32_t device;                   /* PL_DEVICE_AUTO: as written */
     uint32_t threads;                  /* 0: as written */
     uint64_t vram_budget, vram_margin; /* PL_AUTO_BYTES: as written */
+    bool names_budget; /* the memory is that of a GPU, or of vram_budget as it was written, and not
+                        * what a machine happens to have free */
     /* generating */
     bool generates;
     bool is_stored_wide; /* the weights are fp32 */

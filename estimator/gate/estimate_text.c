@@ -211,13 +211,15 @@ static void add_target(const struct pl_traits *t, struct pl_text *out) {
                      t->threads == 1 ? "" : "s");
 }
 
-/* Another level than the one that `auto` chose may hold a larger batch, in more time. */
+/* Another level than the one that a written `auto` chose may hold a larger batch, in more time. */
 static void add_largest(const struct pl_question *q, struct pl_text *out) {
     if (!q->recommended) return;
     pl_text_addf(out, "  largest batch that fits: %u", q->recommended);
-    if (q->job->gradient_checkpointing == PL_RECOMPUTE_AUTO && !q->job->inference) {
+    const uint32_t level = q->recommended_level;
+    const bool other = level != PL_RECOMPUTE_AUTO;
+    if ((other || q->job->gradient_checkpointing == PL_RECOMPUTE_AUTO) && !q->job->inference) {
         pl_text_add(out, ", with gradient_checkpointing: ");
-        pl_recompute_print(pl_question_level(q), out);
+        pl_recompute_print(other ? level : pl_question_level(q), out);
     }
     pl_text_add(out, "\n");
 }

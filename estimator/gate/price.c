@@ -139,6 +139,7 @@ pl_err pl_price_largest_batch(const struct pl_question *q, struct pl_trials *t, 
     *out = 0;
     if (!q->budget.known) return PL_ERR_OK;
     open_batch(&v, q);
+    pl_variant_smallest_level(&v);
     v.q.batch_size = q->batch_size;
     const bool open = v.job.optimizer_in_backward == PL_TRI_AUTO && pl_question_may_let_go(&v.q);
     if (open) v.job.optimizer_in_backward = PL_TRI_FALSE;

@@ -43,7 +43,8 @@ void pl_price_raise_ceiling(const struct pl_program *p, struct pl_job *job);
 /* The batch that `batch_size: auto` is, 0 = none fits. */
 pl_err pl_price_auto_batch(const struct pl_question *q, struct pl_trials *t, uint32_t *out,
                            struct pl_diag *d);
-/* The largest that fits with any of what is open, 0 = none: it and the next were planned. */
+/* The largest that fits with any of what is open, a level that no one wrote being `full`; 0 = none:
+ * it and the next were planned. */
 pl_err pl_price_largest_batch(const struct pl_question *q, struct pl_trials *t, uint32_t *out,
                               struct pl_diag *d);
 /* The largest divisor of `samples` up to `largest`, so that every micro-batch is whole; where

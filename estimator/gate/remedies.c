@@ -92,11 +92,13 @@ static pl_err decide_sharding(struct pl_variant *v, uint32_t was, struct pl_diag
     return pl_sharding_decide(&open, &v->job.sharding, NULL, d);
 }
 
-/* As it comes out where the change is typed: what the job leaves open is decided with it. */
+/* As it comes out where the change is typed: what the job leaves open is decided with it, but for
+ * a level that no one wrote. */
 static pl_err price(const struct start *from, const struct pl_question *q, struct pl_remedy *r,
                     struct pl_diag *d) {
     struct pl_variant v;
     pl_variant_of(&v, q);
+    pl_variant_smallest_level(&v);
     PL_TRY(decide_sharding(&v, from->q->job->sharding, d));
     PL_TRY(pl_price_of(&v.q, from->trials, &r->price, d));
     r->saves_bytes = (int64_t)(from->needed_bytes - r->price.needed_bytes);

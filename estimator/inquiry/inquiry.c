@@ -67,6 +67,8 @@ void pl_inquiry_open(struct pl_inquiry *i) {
         b->margin_bytes = 0;
     }
     if (job->vram_margin != PL_AUTO_BYTES) b->margin_bytes = job->vram_margin;
+    i->spec.facts.names_budget = b->known;
+    pl_resolve(&i->spec);
 }
 
 /* --- the model -------------------------------------------------------------------------------- */

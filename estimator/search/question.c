@@ -12,6 +12,7 @@ void pl_question_open(struct pl_question *q, const struct pl_job *job, const str
     q->model = m;
     q->batch_size = pl_job_smallest_batch(job);
     q->recommended = 0;
+    q->recommended_level = PL_RECOMPUTE_AUTO;
     q->decided = PL_CHOICES_OPEN;
 }
 
@@ -56,6 +57,11 @@ bool pl_question_has_kernels(const struct pl_question *q) {
 uint32_t pl_question_level(const struct pl_question *q) {
     const uint32_t own = q->job->gradient_checkpointing;
     return own == PL_RECOMPUTE_AUTO ? q->decided.gradient_checkpointing : own;
+}
+
+bool pl_question_has_unwritten_level(const struct pl_question *q) {
+    return q->job->gradient_checkpointing == PL_RECOMPUTE_AUTO &&
+           !q->job->given[PL_KEY_gradient_checkpointing];
 }
 
 uint32_t pl_question_in_backward(const struct pl_question *q) {
@@ -269,6 +275,10 @@ void pl_variant_sized(struct pl_variant *v, const struct pl_question *q, uint32_
     pl_variant_of(v, q);
     v->q.batch_size = batch_size;
     v->job.max_seq_length = length;
+}
+
+void pl_variant_smallest_level(struct pl_variant *v) {
+    if (pl_question_has_unwritten_level(&v->q)) v->job.gradient_checkpointing = PL_RECOMPUTE_FULL;
 }
 
 void pl_variant_on_gpu(struct pl_variant *v, const struct pl_question *q, uint32_t sm) {

@@ -27,8 +27,9 @@ struct pl_question {
     const char *card; /* name of the GPU that is asked about; NULL: none was named */
     uint32_t rank; /* which of the ranks of the job is planned; no other than 0 where it has one */
     /* decided */
-    uint32_t batch_size;  /* what the plan is for */
-    uint32_t recommended; /* the largest that fits; 0: none, not searched, or no budget */
+    uint32_t batch_size;        /* what the plan is for */
+    uint32_t recommended;       /* the largest that fits; 0: none, not searched, or no budget */
+    uint32_t recommended_level; /* PL_RECOMPUTE_*: what it fits at; AUTO: what the plan is for */
     /* A level that is open is planned as `full`, and the other keys as `false` or 0. Chunks of the
      * MLP are larger where the micro-batch would have over PL_CHUNKS_OF_AUTO of them, and over
      * PL_UNPACK_TOKENS tokens nothing is unpacked in panels. */
@@ -51,6 +52,8 @@ struct pl_question pl_question_of(const struct pl_job *job, const struct pl_mode
 struct pl_question pl_question_of_last(const struct pl_question *q);
 /* The job's own value, else what was decided; AUTO: neither. */
 uint32_t pl_question_level(const struct pl_question *q);
+/* True if the job leaves the level open without having written so (spec.h, names_budget). */
+bool pl_question_has_unwritten_level(const struct pl_question *q);
 uint32_t pl_question_in_backward(const struct pl_question *q);
 /* True if `optimizer_in_backward: auto` may be `true`: a full fine-tune of one micro-batch a step,
  * on one device and with nothing offloaded. A step that no key sizes is one micro-batch then. */
@@ -114,6 +117,9 @@ void pl_variant_of(struct pl_variant *v, const struct pl_question *q);
 /* The same with samples of another number and length. */
 void pl_variant_sized(struct pl_variant *v, const struct pl_question *q, uint32_t batch_size,
                       uint32_t length);
+/* Sets a level that is open because no one wrote it to the smallest, `full`. Jobs are compared at
+ * it, since an open one would fill each budget. */
+void pl_variant_smallest_level(struct pl_variant *v);
 /* The same as a GPU of a compute capability would run it. */
 void pl_variant_on_gpu(struct pl_variant *v, const struct pl_question *q, uint32_t sm);
 /* The question about another job, of which nothing is decided. */

@@ -109,5 +109,6 @@ void pl_device_budget(struct pl_spec *spec, const struct pl_world *world, const 
     spec->facts.threads = threads;
     spec->facts.vram_budget = budget->total_bytes;
     spec->facts.vram_margin = budget->margin_bytes;
+    spec->facts.names_budget = on_gpu || spec->asked->vram_budget != PL_AUTO_BYTES;
     pl_resolve(spec);
 }

@@ -96,12 +96,17 @@ pl_err pl_preflight_plan(struct pl_preflight *pf, struct pl_diag *d) {
 /* The largest micro-batch that fits, where that of the job is planned; graphs take what is left. */
 static pl_err recommend(struct pl_preflight *pf, uint32_t limit, struct pl_diag *d) {
     struct pl_question q = pf->q;
+    struct pl_planned held = {0};
     q.budget.context_bytes -= pf->graph_bytes;
     if (!q.budget.known) return PL_ERR_OK;
     pl_err err = pl_autobatch_solve(&q, limit, &pf->estimate.planned, &pf->search, d);
     pf->estimate.planned = pf->search.planned;
     pf->search.planned = (struct pl_planned){0};
-    pf->q.recommended = pf->search.batch_size;
+    q.recommended = pf->search.batch_size;
+    if (err == PL_ERR_OK) err = pl_decide_recommended(&q, limit, &held, d);
+    pl_planned_finish(&held);
+    pf->q.recommended = q.recommended;
+    pf->q.recommended_level = q.recommended_level;
     return err;
 }
 

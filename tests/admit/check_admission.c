@@ -114,6 +114,7 @@ END_TEST
 
 /* Under `auto` a job that does not fit may fit with updates in the backward pass. */
 #define KEPT "optimizer_in_backward: false\n"
+#define FULL "gradient_checkpointing: full\n"
 
 /* The refusal is about this byte, not about a margin somewhere. */
 START_TEST(a_job_fits_a_card_of_its_exact_size_and_no_smaller) {
@@ -145,6 +146,60 @@ START_TEST(a_warning_is_printed_where_a_refusal_was_waived) {
 }
 END_TEST
 
+/* Bytes of the arenas by a command that answers in JSON; level (nullable) gets what a note says
+ * that the open level became, "" where no note does. */
+static double arena_of(const char *command, const char *word, const char *budget, char level[32]) {
+    static const char note[] = "gradient_checkpointing: auto is `";
+    struct outcome o = plimsoll_expect(
+        0, dir, (const char *[]){command, "run.yaml", "--json", word, budget, NULL});
+    json_t *answer = json_loads(o.out, 0, NULL);
+    const char *at = strstr(o.out, note);
+    if (level)
+        snprintf(level, 32, "%.*s", at ? (int)strcspn(at + sizeof note - 1, "`") : 0,
+                 at ? at + sizeof note - 1 : "");
+    const double bytes = joblog_number(json_object_get(answer, "bytes"), "arena");
+    json_decref(answer);
+    outcome_finish(&o);
+    return bytes;
+}
+
+/* Trains, and returns the bytes that were planned; the run has to have had the level. */
+static double trained_with(const char *out, const char *level, const char *word,
+                           const char *budget) {
+    plimsoll_train_expect(0, dir,
+                          (const char *[]){textf("output_dir=%s", out), word, budget, NULL});
+    char *resolved = file_read(in_dir(dir, textf("%s/config.resolved.yaml", out)), NULL);
+    ck_assert_msg(strstr(resolved, textf("gradient_checkpointing: %s\n", level)), "%s", resolved);
+    free(resolved);
+    return joblog_summary(in_dir(dir, out), "planned_peak_bytes");
+}
+
+/* Estimate, plan and run have the same level, which a budget chooses that is named. */
+START_TEST(a_level_that_is_not_written_follows_a_budget_that_is_named) {
+    static const char full[] = "gradient_checkpointing=full",
+                      none[] = "gradient_checkpointing=none",
+                      open[] = "gradient_checkpointing=auto", plain[] = "seed=1";
+    char level[32], budget[64];
+    tiny_make(dir, &(struct tiny){.layers = 4}, "batch_size: 4\nmax_steps: 1\n" KEPT);
+    const double least = arena_of("estimate-vram", full, NULL, NULL);
+    const double most = arena_of("estimate-vram", none, NULL, NULL);
+    ck_assert(least < most);
+    ck_assert(arena_of("estimate-vram", plain, NULL, level) == least);
+    ck_assert_str_eq(level, "");
+    ck_assert(trained_with("free", "full", plain, NULL) == least);
+
+    snprintf(budget, sizeof budget, "vram_budget=%.0fB", (least + most) / 2);
+    const double bytes = arena_of("estimate-vram", plain, budget, level);
+    ck_assert_msg(least < bytes && bytes < most, "%g of %g to %g", bytes, least, most);
+    ck_assert(level[0] && strcmp(level, "full") != 0);
+    ck_assert(arena_of("plan", plain, budget, NULL) == bytes);
+    ck_assert(arena_of("estimate-vram", open, budget, NULL) == bytes);
+    ck_assert(trained_with("named", level, plain, budget) == bytes);
+    ck_assert(arena_of("estimate-vram", full, budget, NULL) == least);
+    ck_assert(trained_with("written", "full", full, budget) == least);
+}
+END_TEST
+
 static int verdict_of(const char *batch, const char *budget) {
     struct outcome o = plimsoll_run(
         dir, (const char *[]){"estimate-vram", "run.yaml", "--json", batch, budget, NULL});
@@ -156,10 +211,11 @@ static int verdict_of(const char *batch, const char *budget) {
 static const struct {
     const char *mode, *budget, *more;
 } cards[] = {
-    {"full", "vram_budget=620KiB", KEPT},
+    {"full", "vram_budget=620KiB", KEPT FULL},
     {"full", "vram_budget=2500KB", KEPT "gradient_checkpointing: none\nloss_chunk_tokens: 64\n"},
-    {"full", "vram_budget=1500KiB", KEPT "dtype: bf16\nmax_grad_norm: 0\nmlp_chunk_tokens: 0\n"},
-    {"lora", "vram_budget=700000B", "lora_r: 4\nmlp_chunk_tokens: 0\n"},
+    {"full", "vram_budget=1500KiB",
+     KEPT FULL "dtype: bf16\nmax_grad_norm: 0\nmlp_chunk_tokens: 0\n"},
+    {"lora", "vram_budget=700000B", FULL "lora_r: 4\nmlp_chunk_tokens: 0\n"},
 };
 
 START_TEST(auto_takes_the_largest_micro_batch_that_fits) {
@@ -222,6 +278,7 @@ int main(void) {
                         N_ASKED * (int)(sizeof beyond / sizeof *beyond));
     tcase_add_test(tc, a_job_fits_a_card_of_its_exact_size_and_no_smaller);
     tcase_add_test(tc, a_warning_is_printed_where_a_refusal_was_waived);
+    tcase_add_test(tc, a_level_that_is_not_written_follows_a_budget_that_is_named);
     tcase_add_loop_test(tc, auto_takes_the_largest_micro_batch_that_fits, 0,
                         (int)(sizeof cards / sizeof *cards));
     tcase_add_test(tc, global_batch_size_keeps_the_samples_of_a_step);

@@ -38,15 +38,17 @@ static json_int_t integer_at(const json_t *root, const char *object, const char 
     return json_integer_value(v);
 }
 
+#define LEVEL "gradient_checkpointing=full" /* under `auto` a heavier level takes less */
 static const char *const shapes[][MAX_WORDS] = {
-    {"--mode", "full", "--dtype", "fp32", "--batch-size", "4", "mlp_chunk_tokens=0"},
-    {"--mode", "full", "--batch-size", "3", "--max-seq-length", "257", "mlp_chunk_tokens=0"},
+    {"--mode", "full", "--dtype", "fp32", "--batch-size", "4", "mlp_chunk_tokens=0", LEVEL},
+    {"--mode", "full", "--batch-size", "3", "--max-seq-length", "257", "mlp_chunk_tokens=0", LEVEL},
     {"--mode", "lora", "--batch-size", "2", "gradient_checkpointing=none", "loss_chunk_tokens=99"},
     {"--mode", "lora", "--batch-size", "5", "gradient_checkpointing=light", "lora_r=3",
      "loss_chunk_tokens=256"},
     {"--mode", "inference", "--batch-size", "3", "--max-seq-length", "77"},
     {"--mode=inference", "--dtype", "fp32", "--batch-size", "1", "lora_r=5"},
-    {"--mode=full", "--batch_size=1", "--max-seq-length=64", "--vram=64MiB", "freeze_layers=2"},
+    {"--mode=full", "--batch_size=1", "--max-seq-length=64", "--vram=64MiB", "freeze_layers=2",
+     LEVEL},
 };
 #define N_SHAPES (int)(sizeof shapes / sizeof *shapes)
 
@@ -97,26 +99,51 @@ START_TEST(a_budget_of_the_total_fits_and_one_byte_less_does_not) {
 }
 END_TEST
 
+/* Estimates a full fine-tune in 300 MiB; level and batch (nullable) are words of keys. */
+static json_t *estimate_in_300_mib(const char *level, const char *batch, int *status) {
+    const char *words[MAX_WORDS] = {"--mode", "full",   "--max-seq-length",  "256",
+                                    "--vram", "300MiB", "mlp_chunk_tokens=0"};
+    int n = 7;
+    if (level) words[n++] = level;
+    if (batch) words[n++] = batch;
+    return estimate(words, status);
+}
+
+static json_int_t best_of(json_t *root) {
+    const json_int_t best = json_integer_value(json_object_get(root, "recommended_batch_size"));
+    json_decref(root);
+    return best;
+}
+
+static int status_of_batch(const char *level, json_int_t batch) {
+    int status;
+    char word[32];
+    snprintf(word, sizeof word, "batch_size=%" JSON_INTEGER_FORMAT, batch);
+    json_decref(estimate_in_300_mib(level, word, &status));
+    return status;
+}
+
 START_TEST(the_recommended_batch_fits_and_the_next_does_not) {
     int status;
-    char batch[32];
-    json_t *root = estimate((const char *[]){"--mode", "full", "--max-seq-length", "256", "--vram",
-                                             "300MiB", "mlp_chunk_tokens=0", NULL},
-                            &status);
-    json_int_t best = json_integer_value(json_object_get(root, "recommended_batch_size"));
-    ck_assert_int_gt(best, 1);
+    json_t *root = estimate_in_300_mib(LEVEL, NULL, &status);
     /* a step that no key sizes has 16 samples */
     const json_int_t batch_size = json_integer_value(json_object_get(root, "batch_size"));
+    const json_int_t best = best_of(root);
+    ck_assert_int_gt(best, 1);
     ck_assert_int_eq(batch_size, best < 16 ? best : 16);
-    json_decref(root);
-    for (int more = 0; more < 2; more++) {
-        snprintf(batch, sizeof batch, "batch_size=%" JSON_INTEGER_FORMAT, best + more);
-        root = estimate((const char *[]){"--mode", "full", "--max-seq-length", "256", "--vram",
-                                         "300MiB", batch, "mlp_chunk_tokens=0", NULL},
-                        &status);
-        ck_assert_int_eq(status, more ? 3 : 0);
-        json_decref(root);
-    }
+    ck_assert_int_eq(status_of_batch(LEVEL, best), 0);
+    ck_assert_int_eq(status_of_batch(LEVEL, best + 1), 3);
+}
+END_TEST
+
+/* A level that is chosen for one sample holds fewer than the job could have. */
+START_TEST(a_chosen_level_recommends_no_fewer_samples_than_full) {
+    int status;
+    const json_int_t full = best_of(estimate_in_300_mib(LEVEL, "batch_size=1", &status));
+    ck_assert_int_eq(best_of(estimate_in_300_mib(NULL, "batch_size=1", &status)), full);
+    ck_assert_int_lt(
+        best_of(estimate_in_300_mib("gradient_checkpointing=auto", "batch_size=1", &status)), full);
+    ck_assert_int_eq(status_of_batch(NULL, full), 0);
 }
 END_TEST
 
@@ -417,6 +444,7 @@ int main(void) {
     tcase_add_loop_test(tc, the_ledger_adds_up_to_the_arena_byte_for_byte, 0, N_SHAPES);
     tcase_add_loop_test(tc, a_budget_of_the_total_fits_and_one_byte_less_does_not, 0, N_SHAPES);
     tcase_add_test(tc, the_recommended_batch_fits_and_the_next_does_not);
+    tcase_add_test(tc, a_chosen_level_recommends_no_fewer_samples_than_full);
     tcase_add_test(tc, gb_is_ten_to_the_ninth_on_the_command_line);
     tcase_add_loop_test(tc, a_budget_beside_the_job_asks_about_a_gpu, 0,
                         (int)(sizeof targets / sizeof *targets));

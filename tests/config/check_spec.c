@@ -54,6 +54,7 @@ static void learn_everything(struct pl_job_facts *f) {
     f->threads = 5;
     f->vram_budget = 7 << 20;
     f->vram_margin = 1 << 20;
+    f->names_budget = true;
     f->kept =
         (struct pl_kept){.is = true, .batch_size = 2, .samples = 12, .mlp_chunk_tokens = "256"};
     strcpy(f->chat_date, "2025-01-31");
@@ -126,6 +127,32 @@ END_TEST
 
 /* The samples of a step that no key sizes are those of the rows, and the micro-batch is part of
  * them. */
+/* Memory that is merely free is a number without a name, and so chooses nothing. */
+START_TEST(a_budget_that_is_named_opens_a_level_that_is_not_written) {
+    static const struct {
+        const char *yaml;
+        bool names_budget, generates;
+        uint32_t level;
+    } jobs[] = {
+        {OPEN, true, false, PL_RECOMPUTE_AUTO},
+        {OPEN, false, false, PL_RECOMPUTE_FULL},
+        {OPEN, true, true, PL_RECOMPUTE_FULL},
+        {OPEN "gradient_checkpointing: full\n", true, false, PL_RECOMPUTE_FULL},
+        {OPEN "gradient_checkpointing: light\n", true, false, PL_RECOMPUTE_LIGHT},
+        {OPEN "gradient_checkpointing: auto\n", false, false, PL_RECOMPUTE_AUTO},
+    };
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
+        ask(jobs[i].yaml);
+        spec.facts.vram_budget = 7 << 20;
+        spec.facts.names_budget = jobs[i].names_budget;
+        spec.facts.generates = jobs[i].generates;
+        pl_resolve(&spec);
+        ck_assert_msg(spec.job.gradient_checkpointing == jobs[i].level, "%zu", i);
+        finish();
+    }
+}
+END_TEST
+
 START_TEST(an_open_step_is_of_the_samples_that_the_rows_ask_for) {
     ask(OPEN);
     spec.facts.samples = 6;
@@ -225,6 +252,7 @@ int main(void) {
     tcase_add_test(tc, a_fact_that_is_taken_back_leaves_nothing);
     tcase_add_test(tc, a_copy_asks_about_other_facts);
     tcase_add_test(tc, ranks_have_a_device_each);
+    tcase_add_test(tc, a_budget_that_is_named_opens_a_level_that_is_not_written);
     tcase_add_test(tc, an_open_step_is_of_the_samples_that_the_rows_ask_for);
     tcase_add_test(tc, a_smaller_micro_batch_is_decided_anew);
     tcase_add_test(tc, a_run_that_goes_on_keeps_what_it_had);

@@ -28,9 +28,12 @@ static void tear_down(void) {
     scratch_remove(dir);
 }
 
+/* Calls and bytes are counted, and so the level is written: on a GPU it would be open. */
 static void make(const char *mode, const char *more) {
     tiny_make(dir, &(struct tiny){.mode = mode},
-              textf("device: cuda\nlearning_rate: 0.01\nmax_steps: 3\n%s", more));
+              textf("device: cuda\nlearning_rate: 0.01\nmax_steps: 3\n"
+                    "gradient_checkpointing: full\n%s",
+                    more));
 }
 
 #define TRAIN(...)      plimsoll_train(dir, (const char *[]){__VA_ARGS__, NULL})
@@ -265,6 +268,53 @@ START_TEST(what_fits_without_the_doubt_of_a_first_context_is_tight) {
 }
 END_TEST
 
+/* --- the level of recomputation --------------------------------------------------------------- */
+
+static bool resolved_has(const char *out, const char *line) {
+    char *text = file_read(in_dir(dir, textf("%s/config.resolved.yaml", out)), NULL);
+    const bool has = strstr(text, line) != NULL;
+    free(text);
+    return has;
+}
+
+/* A member of `bytes` of an answer; the answer has to hold `note`. */
+static double answered(const char *command, const char *which, const char *note, const char *word) {
+    struct outcome o =
+        plimsoll_expect(0, dir, (const char *[]){command, "run.yaml", "--json", word, NULL});
+    json_t *answer = json_loads(o.out, 0, NULL);
+    ck_assert_msg(strstr(o.out, note), "%s", o.out);
+    const double bytes = joblog_number(json_object_get(answer, "bytes"), which);
+    json_decref(answer);
+    outcome_finish(&o);
+    return bytes;
+}
+
+/* A GPU is a budget that is named. An estimate of this machine's GPU names no card, so there the
+ * budget has to be written. */
+START_TEST(a_gpu_opens_a_level_that_is_not_written) {
+    static const char note[] = "gradient_checkpointing: auto is `";
+    tiny_make(dir, &(struct tiny){.layers = 4},
+              "device: cuda\nbatch_size: 4\nmax_steps: 1\noptimizer_in_backward: false\n");
+    TRAIN_WELL("output_dir=open");
+    ck_assert(resolved_has("open", "gradient_checkpointing: none\n"));
+    TRAIN_WELL("output_dir=written", "gradient_checkpointing=full");
+    ck_assert(resolved_has("written", "gradient_checkpointing: full\n"));
+    TRAIN_WELL("output_dir=cpu", "device=cpu");
+    ck_assert(resolved_has("cpu", "gradient_checkpointing: full\n"));
+
+    const double context = answered("estimate-vram", "context", "", NULL);
+    const double most = summary_number("open", "planned_peak_bytes"),
+                 least = summary_number("written", "planned_peak_bytes");
+    const char *budget = textf("vram_budget=%.0fB", context + (least + most) / 2);
+    TRAIN_WELL("output_dir=less", budget);
+    const double bytes = summary_number("less", "planned_peak_bytes");
+    ck_assert_msg(least < bytes && bytes < most, "%g of %g to %g", bytes, least, most);
+    ck_assert(!resolved_has("less", "gradient_checkpointing: full\n"));
+    ck_assert(answered("estimate-vram", "arena", note, budget) == bytes);
+    ck_assert(answered("plan", "arena", note, budget) == bytes);
+}
+END_TEST
+
 /* --- what a step may not do ------------------------------------------------------------------- */
 
 /* Returns how much ten more steps add to a counter. */
@@ -368,6 +418,7 @@ int main(void) {
                         0, sizeof rooms / sizeof *rooms);
     tcase_add_test(tc, an_automatic_batch_leaves_a_first_run_the_room_for_kernels);
     tcase_add_test(tc, what_fits_without_the_doubt_of_a_first_context_is_tight);
+    tcase_add_test(tc, a_gpu_opens_a_level_that_is_not_written);
     tcase_add_test(tc, a_step_allocates_nothing_and_never_lets_the_gpu_run_dry);
     tcase_add_test(tc, a_profile_and_a_prediction_change_no_bit);
     tcase_add_loop_test(tc, the_order_of_threads_changes_no_bit, 0, 2);

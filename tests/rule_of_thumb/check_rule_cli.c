@@ -158,8 +158,8 @@ START_TEST(without_a_gpu_the_tier_table_is_printed_and_said_why) {
 END_TEST
 
 START_TEST(a_model_is_planned_and_no_note_says_what_the_tier_was) {
-    json_t *root =
-        ask(0, (const char *[]){MODEL, "--vram-gb", "24", "--max-seq-length", "512", NULL});
+    json_t *root = ask(0, (const char *[]){MODEL, "--vram-gb", "24", "--max-seq-length", "512",
+                                           "gradient_checkpointing=full", NULL});
     ck_assert(json_is_false(json_object_get(root, "approximate")));
     ck_assert_int_gt(json_integer_value(json_object_get(root, "recommended_batch_size")), 4);
     const json_t *note;

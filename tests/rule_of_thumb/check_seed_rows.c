@@ -40,15 +40,16 @@ static void read_row(char *file, int row, char *fields[N_FIELDS]) {
 
 /* "estimate-vram", the words of the sample, --json. */
 static struct outcome ask(char *arguments) {
-    const char *words[MAX_WORDS + 4] = {"estimate-vram", "--json"};
+    const char *words[MAX_WORDS + 5] = {"estimate-vram", "--json"};
     int n = 2;
     if (arguments[0] != '-') {
         words[n++] = "device=cpu";
         words[n++] = "threads=1";
+        words[n++] = "gradient_checkpointing=full";
     }
     char *rest = NULL;
     for (char *w = strtok_r(arguments, " ", &rest); w; w = strtok_r(NULL, " ", &rest)) {
-        ck_assert_int_lt(n, MAX_WORDS + 3);
+        ck_assert_int_lt(n, MAX_WORDS + 4);
         words[n++] = w;
     }
     return plimsoll_run(NULL, words);

@@ -138,7 +138,8 @@ START_TEST(updates_of_a_device_change_no_bit) {
     static const char *const rules[] = {"max_grad_norm=0.05", "max_grad_norm=0"};
     tiny_make(dir, &(struct tiny){.layers = 2, .untied = _i % 2},
               "batch_size: 2\nmax_steps: 4\nsave_steps: 4\nlearning_rate: 0.01\n"
-              "dtype: bf16\nmaster_weights: false\noptimizer: adamw_8bit\n");
+              "dtype: bf16\nmaster_weights: false\noptimizer: adamw_8bit\n"
+              "gradient_checkpointing: full\n");
     TRAIN("output_dir=plain", rules[_i / 2]);
     for (int w = 0; w < N_WAYS; w += N_WAYS - 1) {
         char out[32];
@@ -208,7 +209,7 @@ static unsigned long long bytes_of(const char *out) {
 
 /* The budget decides, the record says what it decided, and a run may resume under another one. */
 START_TEST(auto_turns_to_it_where_memory_is_short) {
-    make(jobs[_i], true, "save_steps: 2\n");
+    make(jobs[_i], true, "save_steps: 2\ngradient_checkpointing: full\n");
     TRAIN("output_dir=plain", "max_steps=4", "optimizer_in_backward=false");
     char enough[48], less[48];
     snprintf(enough, sizeof enough, "vram_budget=%lluB", bytes_of("plain"));
