@@ -188,6 +188,32 @@ START_TEST(prompt_3_shows_what_recomputation_buys) {
 }
 END_TEST
 
+/* An open level would fill each budget; what compares jobs is that of `full`, also where nothing
+ * fits. */
+START_TEST(jobs_are_compared_at_full_where_no_level_is_written) {
+    static const char *const budgets[] = {"8GiB", "300MiB"};
+    static const char *const members[] = {"cards", "grid", "walls", "remedies"};
+    const char *words[] = {"SmolLM2-135M",
+                           "--mode",
+                           "lora",
+                           "--vram",
+                           budgets[_i],
+                           "--batch-size",
+                           "2",
+                           "gradient_checkpointing=full",
+                           NULL};
+    const int status = _i ? 3 : 0;
+    json_t *full = plan(status, words);
+    words[7] = NULL;
+    json_t *open = plan(status, words);
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        ck_assert_msg(json_equal(at(open, members[i]), at(full, members[i])), "%s", members[i]);
+    ck_assert_int_eq(json_array_size(at(open, "remedies")) > 0, _i);
+    json_decref(full);
+    json_decref(open);
+}
+END_TEST
+
 START_TEST(the_lengths_of_a_file_are_counted) {
     char dir[SCRATCH_PATH];
     scratch_make(dir);
@@ -274,6 +300,7 @@ int main(void) {
     tcase_add_test(tc, prompt_1_gets_length_batch_and_accumulation);
     tcase_add_test(tc, prompt_2_prices_batch_against_length_and_keeps_the_step);
     tcase_add_test(tc, prompt_3_shows_what_recomputation_buys);
+    tcase_add_loop_test(tc, jobs_are_compared_at_full_where_no_level_is_written, 0, 2);
     tcase_add_test(tc, the_lengths_of_a_file_are_counted);
     tcase_add_test(tc, the_csv_is_the_grid_and_nothing_else);
     tcase_add_loop_test(tc, a_bad_value_is_a_sentence_and_exit_2, 0,
