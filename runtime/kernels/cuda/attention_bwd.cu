@@ -127,8 +127,9 @@ template <typename T, int V>
 static pl_err launch_add_parts(struct pl_device *dev, const struct pl_attention *a,
                                const struct pl_view *dk, const struct pl_view *dv) {
     typedef typename summed<T>::type S;
-    struct pl_view dk_sums = {.p = a->dk.p, .ld = a->dk.ld, .dtype = PL_DTYPE_F32};
-    struct pl_view dv_sums = {.p = a->dv.p, .ld = a->dv.ld, .dtype = PL_DTYPE_F32};
+    const uint64_t rows = (uint64_t)a->parts * a->n_tokens;
+    const struct pl_view dk_sums = {a->dk.p, rows, a->dk.ld, a->dk.ld, PL_DTYPE_F32};
+    const struct pl_view dv_sums = {a->dv.p, rows, a->dv.ld, a->dv.ld, PL_DTYPE_F32};
     PL_LAUNCH((add_parts<T, V>), dim3(a->n_tokens, 2), dim3(SUM_THREADS), 0,
               pl_cuda_of(dev)->stream, *a, pl_mat_of<S>(dk_sums), pl_mat_of<S>(dv_sums),
               pl_mat_of<T>(*dk), pl_mat_of<T>(*dv));
