@@ -14,20 +14,27 @@ pl_err pl_agreed_meet(struct pl_preflight *pf, const struct pl_teller *teller, s
     return pl_comm_meet(&pf->comm, &pf->world, pf->job->comm_timeout_seconds, teller, d);
 }
 
+struct room {
+    uint64_t bytes, is_named; /* is_named: 0 or 1 */
+};
+
 pl_err pl_agreed_budget(struct pl_preflight *pf, struct pl_budget *b, struct pl_diag *d) {
-    const uint64_t mine = pl_budget_usable(b);
-    uint64_t all[PL_RANKS_MAX];
+    const struct room mine = {pl_budget_usable(b), pf->spec.facts.names_budget};
+    struct room all[PL_RANKS_MAX];
     uint32_t least = 0;
     char bytes[PL_BYTES_TEXT];
     if (!pf->comm) return PL_ERR_OK;
     PL_TRY(pl_comm_agree(pf->comm, &mine, sizeof mine, all, d));
-    for (uint32_t r = 1; r < pf->world.size; r++)
-        if (all[r] < all[least]) least = r;
-    if (mine == all[least]) return PL_ERR_OK;
-    b->total_bytes -= mine - all[least];
+    for (uint32_t r = 0; r < pf->world.size; r++) {
+        if (all[r].bytes < all[least].bytes) least = r;
+        pf->spec.facts.names_budget |= all[r].is_named;
+    }
+    pl_resolve(&pf->spec);
+    if (mine.bytes == all[least].bytes) return PL_ERR_OK;
+    b->total_bytes -= mine.bytes - all[least].bytes;
     b->source = "the smallest budget of a rank";
     pl_text_addf(&pf->notes, "budget: that of rank %u, which has %s less than this rank, %u\n",
-                 least, pl_bytes_text(mine - all[least], bytes), pf->world.rank);
+                 least, pl_bytes_text(mine.bytes - all[least].bytes, bytes), pf->world.rank);
     return PL_ERR_OK;
 }
 

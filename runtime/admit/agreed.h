@@ -20,7 +20,8 @@
 /* Connects to the other ranks; teller (nullable) hears which are late. COMM_INIT; of all of these
  * COMM_PEER_LOST. */
 pl_err pl_agreed_meet(struct pl_preflight *pf, const struct pl_teller *teller, struct pl_diag *d);
-/* *b becomes as small as that of the rank that has the least. */
+/* *b becomes as small as that of the rank that has the least; it is named (spec.h) if that of any
+ * rank is. */
 pl_err pl_agreed_budget(struct pl_preflight *pf, struct pl_budget *b, struct pl_diag *d);
 /* open: *sharding was decided by this rank, and becomes that of all. */
 pl_err pl_agreed_sharding(struct pl_preflight *pf, bool open, uint32_t *sharding,

@@ -276,8 +276,6 @@ static double batch_of(const char *out) {
     return batch;
 }
 
-#define FULL "gradient_checkpointing: full\n"
-
 /* G2 of agreed.h: `batch_size: auto` is that of the rank with the smallest budget. It has as much
  * as two samples take without recomputation; each of the others could have the whole of its share
  * at once. */
@@ -285,9 +283,7 @@ START_TEST(the_smallest_budget_decides_for_all) {
     const unsigned ranks = budgets[_i].ranks;
     char devices[24], small[48]; /* textf's own do not last so long */
     snprintf(devices, sizeof devices, "devices=%u", ranks);
-    /* Ranks leave the same keys open, and a budget of one rank alone would open its level. */
-    const char *level = strstr(budgets[_i].more, "gradient_checkpointing") ? "" : FULL;
-    make(budgets[_i].mode, textf("%s%s", budgets[_i].more, level));
+    make(budgets[_i].mode, budgets[_i].more);
     const double budget = needed_bytes(ranks, "threads=1", "batch_size=2");
     snprintf(small, sizeof small, "vram_budget=%.0fB", budget);
     crew_expect(0, dir, &(struct crew){ranks, 0, NULL},
