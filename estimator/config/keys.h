@@ -214,8 +214,8 @@
       "from 16MiB on that fits where that does not")                                               \
     X(keep_unpacked, ENUM, "auto", 0, 0, "auto|true|false",                                        \
       "keep the copies of 4-bit matrices that the recomputation of a layer has unpacked for its "  \
-      "gradient, instead of unpacking them again; no bit changes; auto: where a budget is known "  \
-      "and that fits")                                                                             \
+      "gradient, instead of unpacking them again; no bit changes; auto: where that fits; where "   \
+      "the key is not written, on a GPU or with a `vram_budget` alone")                            \
     X(offload, ENUM, "none", 0, 0, "none|optimizer|gradients|weights",                             \
       "what is held in host memory instead of on the device; each choice includes those before "   \
       "it")                                                                                        \

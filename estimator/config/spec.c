@@ -29,11 +29,13 @@ static void take_machine(const struct pl_job_facts *f, struct pl_job *job) {
     if (f->vram_margin != PL_AUTO_BYTES) job->vram_margin = f->vram_margin;
 }
 
-/* A level that no one wrote is chosen by a budget that is named. Memory that is merely free chooses
- * none: the same job would be planned another way from one minute to the next. */
+/* A level that no one wrote is chosen by a budget that is named, and so is whether copies of 4-bit
+ * matrices are kept. Memory that is merely free chooses nothing: the same job would be planned
+ * another way from one minute to the next. */
 static void take_level(const struct pl_job_facts *f, struct pl_job *job) {
     if (f->names_budget && !job->inference && !job->given[PL_KEY_gradient_checkpointing])
         job->gradient_checkpointing = PL_RECOMPUTE_AUTO;
+    if (!f->names_budget && !job->given[PL_KEY_keep_unpacked]) job->keep_unpacked = PL_TRI_FALSE;
 }
 
 /* --- generating ------------------------------------------------------------------------------ */

@@ -39,6 +39,7 @@ static bool keeps(uint64_t usable) {
     return q.decided.keep_unpacked == PL_TRI_TRUE;
 }
 
+/* K3 of keeping.h */
 START_TEST(copies_are_kept_where_they_fit) {
     const uint64_t kept = needed("true"), once = needed("false");
     struct pl_text notes = {0};
@@ -54,6 +55,7 @@ START_TEST(copies_are_kept_where_they_fit) {
 }
 END_TEST
 
+/* K1 of keeping.h */
 START_TEST(they_cost_no_sample) {
     set("batch_size", "auto");
     for (uint64_t usable = UINT64_C(2) << 30; usable <= UINT64_C(6) << 30; usable += 200 << 20) {

@@ -125,8 +125,6 @@ START_TEST(ranks_have_a_device_each) {
 }
 END_TEST
 
-/* The samples of a step that no key sizes are those of the rows, and the micro-batch is part of
- * them. */
 /* Memory that is merely free is a number without a name, and so chooses nothing. */
 START_TEST(a_budget_that_is_named_opens_a_level_that_is_not_written) {
     static const struct {
@@ -148,11 +146,15 @@ START_TEST(a_budget_that_is_named_opens_a_level_that_is_not_written) {
         spec.facts.generates = jobs[i].generates;
         pl_resolve(&spec);
         ck_assert_msg(spec.job.gradient_checkpointing == jobs[i].level, "%zu", i);
+        const uint32_t keeps = jobs[i].names_budget ? PL_TRI_AUTO : PL_TRI_FALSE;
+        ck_assert_uint_eq(spec.job.keep_unpacked, keeps);
         finish();
     }
 }
 END_TEST
 
+/* The samples of a step that no key sizes are those of the rows, and the micro-batch is part of
+ * them. */
 START_TEST(an_open_step_is_of_the_samples_that_the_rows_ask_for) {
     ask(OPEN);
     spec.facts.samples = 6;
