@@ -6,7 +6,7 @@
  * its sums and the 64 x 64 scores alone. The walk, the masks and the bits are those of the tensor
  * kernels (attention.cuh).
  *
- * No GPU has run these kernels yet: `-Dhopper=enabled` alone compiles them. */
+ * No GPU has run these kernels yet: `-Dhopper=true` alone compiles them. */
 #ifndef PL_RUNTIME_KERNELS_CUDA_ATTENTION_HOPPER_CUH
 #define PL_RUNTIME_KERNELS_CUDA_ATTENTION_HOPPER_CUH
 
