@@ -95,17 +95,22 @@ pl_err pl_price_auto_batch(const struct pl_question *q, struct pl_trials *t, uin
     return zero_above_ceiling(&v.q, t, out, d);
 }
 
-/* A choice other than the smallest may fit where that one does not, by a gap that it fills. */
+/* A choice other than the smallest may fit where that one does not, by a gap that it fills. Steps
+ * double while they fit and halve after the first that does not, until one more sample does not. */
 static pl_err raise_past(const struct pl_question *q, struct pl_trials *t, uint32_t *batch,
                          struct pl_diag *d) {
     const uint32_t most = (uint32_t)pl_u64_min(PL_BATCH_LIMIT, pl_question_most_samples(q));
-    while (*batch < most) {
+    bool has_failed = false;
+    for (uint64_t step = 1; *batch < most;) {
         struct pl_question next = *q;
         struct pl_price price;
-        next.batch_size = *batch + 1;
+        next.batch_size = (uint32_t)pl_u64_min(*batch + step, most);
         PL_TRY(pl_price_decide(&next, t, &price, d));
-        if (!pl_price_fits(&price)) return PL_ERR_OK;
-        (*batch)++;
+        const bool fits = pl_price_fits(&price);
+        if (!fits && next.batch_size == *batch + 1) return PL_ERR_OK;
+        if (fits) *batch = next.batch_size;
+        has_failed |= !fits;
+        step = has_failed ? pl_u64_max(step / 2, 1) : 2 * step;
     }
     return PL_ERR_OK;
 }
