@@ -40,16 +40,17 @@ static void read_row(char *file, int row, char *fields[N_FIELDS]) {
 
 /* "estimate-vram", the words of the sample, --json. */
 static struct outcome ask(char *arguments) {
-    const char *words[MAX_WORDS + 5] = {"estimate-vram", "--json"};
+    const char *words[MAX_WORDS + 6] = {"estimate-vram", "--json"};
     int n = 2;
     if (arguments[0] != '-') {
         words[n++] = "device=cpu";
         words[n++] = "threads=1";
         words[n++] = "gradient_checkpointing=full";
+        words[n++] = "keep_unpacked=false";
     }
     char *rest = NULL;
     for (char *w = strtok_r(arguments, " ", &rest); w; w = strtok_r(NULL, " ", &rest)) {
-        ck_assert_int_lt(n, MAX_WORDS + 4);
+        ck_assert_int_lt(n, MAX_WORDS + 5);
         words[n++] = w;
     }
     return plimsoll_run(NULL, words);
