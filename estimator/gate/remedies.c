@@ -92,8 +92,8 @@ static pl_err decide_sharding(struct pl_variant *v, uint32_t was, struct pl_diag
     return pl_sharding_decide(&open, &v->job.sharding, NULL, d);
 }
 
-/* As it comes out where the change is typed: what the job leaves open is decided with it, but for
- * a level that no one wrote. */
+/* Prices a change as a user who types it would see it: what the job leaves open is decided with it,
+ * but for a level that no one wrote. */
 static pl_err price(const struct start *from, const struct pl_question *q, struct pl_remedy *r,
                     struct pl_diag *d) {
     struct pl_variant v;

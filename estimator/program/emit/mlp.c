@@ -6,8 +6,7 @@
  * time. A chunk is finished before the next one begins: forward, y has its rows; backward, what the
  * chunk needs is made again, its share is added to the gradients of the weights, and the gradient
  * of x has its rows, in the place of those of x unless x is the trunk. So only x and y, or their
- * gradients, have a row for each token.
- */
+ * gradients, have a row for each token. */
 #include "estimator/program/emit/brief.h"
 #include "estimator/program/emit/tape.h"
 

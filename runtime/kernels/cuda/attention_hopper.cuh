@@ -15,7 +15,7 @@
 
 enum { PL_HOPPER_THREADS = 2 * PL_WARPGROUP, PL_HOPPER_OWN = 128, PL_HOPPER_WALKED = 64 };
 
-/* As pl_tile_copy, into panels. */
+/* Does what pl_tile_copy does, into panels. */
 template <int D, uint32_t ROWS>
 static __device__ __forceinline__ void pl_panel_copy(uint16_t *dst, const pl_mat<pl_either> &m,
                                                      const struct pl_tile &t, uint32_t first,
