@@ -138,15 +138,48 @@ static pl_err launch_add_parts(struct pl_device *dev, const struct pl_attention 
 
 /* ---- tensor cores ---- */
 
-/* Turns scores into p, and do v^T into ds where it is wanted, for the queries and keys that see
- * each other. Of an element, QUERY_IS_ROW tells whether rows are queries or keys; stat(i) gives the
- * stats of the query of element i of block n. */
+/* True if the query and the key of element i of block n see each other; QUERY_IS_ROW tells whether
+ * rows are queries or keys. */
 template <bool QUERY_IS_ROW>
 static __device__ __forceinline__ bool element_sees(uint32_t query, uint32_t key, int n, int i,
                                                     uint32_t reach) {
     const uint32_t row = pl_lane() / 4 + i / 2 * 8, col = n * 8 + pl_lane() % 4 * 2 + i % 2;
     return QUERY_IS_ROW ? pl_sees(query + row, key + col, reach)
                         : pl_sees(query + col, key + row, reach);
+}
+
+/* Turns scores [key][query] into p, and do v^T into ds where DK; stat has the stats of the queries
+ * from `query` on. */
+template <bool DK, int N>
+static __device__ __forceinline__ void
+weigh_by_key(float (&p)[1][N][4], float (&ds)[1][N][4], const float2 *stat, float factor,
+             uint32_t query, uint32_t key, uint32_t reach) {
+    const bool all = pl_all_see(query, N * 8, key, 16, reach);
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const float2 s = stat[n * 8 + pl_lane() % 4 * 2 + i % 2];
+            const bool sees = all || element_sees<false>(query, key, n, i, reach);
+            p[0][n][i] = sees ? pl_ptx_exp2(fmaf(p[0][n][i], factor, -s.x)) : 0.0f;
+            if (DK) ds[0][n][i] = sees ? p[0][n][i] * (ds[0][n][i] - s.y) : 0.0f;
+        }
+}
+
+/* Turns do v^T [query][key] into ds; stat has the stats of the two queries of a thread. */
+template <int N>
+static __device__ __forceinline__ void
+weigh_by_query(const float (&p)[1][N][4], float (&ds)[1][N][4], const float2 (&stat)[2],
+               float factor, uint32_t query, uint32_t key, uint32_t reach) {
+    const bool all = pl_all_see(query, 16, key, N * 8, reach);
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const bool sees = all || element_sees<true>(query, key, n, i, reach);
+            const float e = pl_ptx_exp2(fmaf(p[0][n][i], factor, -stat[i / 2].x));
+            ds[0][n][i] = sees ? e * (ds[0][n][i] - stat[i / 2].y) : 0.0f;
+        }
 }
 
 /* Shared elements of the keys kernel: own rows first pass through the buffers, so the larger
@@ -235,16 +268,7 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
         if (DK) pl_multiply_rows<T, D, 1, QUERIES>(ds, v, go);
         const uint32_t key = kept->own + pl_warp() * 16;
         const float factor = kept->factor;
-        const bool all = pl_all_see(here, QUERIES, key, 16, a.reach);
-#pragma unroll
-        for (int n = 0; n < (int)QUERIES / 8; n++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const float2 s = stat[n * 8 + pl_lane() % 4 * 2 + i % 2];
-                const bool sees = all || element_sees<false>(here, key, n, i, a.reach);
-                p[0][n][i] = sees ? pl_ptx_exp2(fmaf(p[0][n][i], factor, -s.x)) : 0.0f;
-                if (DK) ds[0][n][i] = sees ? p[0][n][i] * (ds[0][n][i] - s.y) : 0.0f;
-            }
+        weigh_by_key<DK>(p, ds, stat, factor, here, key, a.reach);
         if (DV) pl_add_weighted<T, D, 1, QUERIES>(dv, p, go);
         if (DK) pl_add_weighted<T, D, 1, QUERIES>(dk, ds, q);
         if (!more) break;
@@ -326,15 +350,7 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
 
         pl_multiply_rows<T, D, 1, KEYS>(p, q, k);
         pl_multiply_rows<T, D, 1, KEYS>(ds, go, k + layout::TILE);
-        const bool all = pl_all_see(query, 16, key, KEYS, a.reach);
-#pragma unroll
-        for (int n = 0; n < (int)KEYS / 8; n++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const bool sees = all || element_sees<true>(query, key, n, i, a.reach);
-                const float e = pl_ptx_exp2(fmaf(p[0][n][i], factor, -stat[i / 2].x));
-                ds[0][n][i] = sees ? e * (ds[0][n][i] - stat[i / 2].y) : 0.0f;
-            }
+        weigh_by_query(p, ds, stat, factor, query, key, a.reach);
         pl_add_weighted<T, D, 1, KEYS>(dq, ds, k);
     }
 #pragma unroll

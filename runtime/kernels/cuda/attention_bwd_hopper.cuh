@@ -76,16 +76,7 @@ static __global__ void __launch_bounds__(PL_HOPPER_THREADS, 1)
         pl_multiply_panels<T, D>(p, k, q);
         pl_multiply_panels<T, D>(ds, v, go);
         pl_end_products();
-        const bool all = pl_all_see(here, QUERIES, key, 16, a.reach);
-#pragma unroll
-        for (int n = 0; n < (int)QUERIES / 8; n++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const float2 s = stat[n * 8 + pl_lane() % 4 * 2 + i % 2];
-                const bool sees = all || element_sees<false>(here, key, n, i, a.reach);
-                p[0][n][i] = sees ? pl_ptx_exp2(fmaf(p[0][n][i], factor, -s.x)) : 0.0f;
-                ds[0][n][i] = sees ? p[0][n][i] * (ds[0][n][i] - s.y) : 0.0f;
-            }
+        weigh_by_key<true>(p, ds, stat, factor, here, key, a.reach);
         const struct pl_panel_weights wv = pl_round_weights<T>(p), wk = pl_round_weights<T>(ds);
         pl_ptx_wgmma_fence();
         pl_add_panels<T, D>(dv, wv, go);
@@ -146,15 +137,7 @@ static __global__ void __launch_bounds__(PL_HOPPER_THREADS, 1)
         pl_multiply_panels<T, D>(p, q, k);
         pl_multiply_panels<T, D>(ds, go, k + layout::TILE);
         pl_end_products();
-        const bool all = pl_all_see(query, 16, key, KEYS, a.reach);
-#pragma unroll
-        for (int n = 0; n < (int)KEYS / 8; n++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const bool sees = all || element_sees<true>(query, key, n, i, a.reach);
-                const float e = pl_ptx_exp2(fmaf(p[0][n][i], factor, -stat[i / 2].x));
-                ds[0][n][i] = sees ? e * (ds[0][n][i] - stat[i / 2].y) : 0.0f;
-            }
+        weigh_by_query(p, ds, stat, factor, query, key, a.reach);
         const struct pl_panel_weights w = pl_round_weights<T>(ds);
         pl_ptx_wgmma_fence();
         pl_add_panels<T, D>(dq, w, k);
