@@ -102,6 +102,17 @@ static __device__ __forceinline__ bool find_work(const struct pl_attention &a, u
     return !CACHED || place_in_cache(a, head, rows, w);
 }
 
+/* Fills what a block needs once a step, of a walk that ends at key `first`. */
+static __device__ __forceinline__ void keep_walk(pl_kept_place *kept, const struct pl_attention &a,
+                                                 const struct work &w, uint32_t first) {
+    kept->row0 = w.keys.row0;
+    kept->length = w.keys.length;
+    kept->first = first;
+    kept->own = w.keys.first;
+    kept->col = w.kv_col;
+    kept->factor = a.scale * PL_LOG2_E;
+}
+
 /* Takes the sink of the head of row i, a score without a value, into what the row has seen; returns
  * the factor for what was summed with it. One lane of a row holds its exponential. */
 static __device__ __forceinline__ float take_sink(const struct pl_attention &a, uint32_t i,
@@ -217,14 +228,7 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
     struct pl_kept own;
     bool writes;
     pl_kept_place *kept = pl_keep(v + KEYS * pl_pitch<D>::N, &own, &writes);
-    if (writes) {
-        kept->row0 = w.keys.row0;
-        kept->length = w.keys.length;
-        kept->first = keys.first;
-        kept->own = w.keys.first;
-        kept->col = w.kv_col;
-        kept->factor = a.scale * PL_LOG2_E;
-    }
+    if (writes) keep_walk(kept, a, w, keys.first);
 
     pl_rows_a<D, KEPT> rows[M];
     float sums[M][D / 8][4] = {};

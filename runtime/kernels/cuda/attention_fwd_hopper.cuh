@@ -21,14 +21,7 @@ static __global__ void __launch_bounds__(PL_HOPPER_THREADS, 2)
     struct pl_kept own;
     bool writes;
     pl_kept_place *kept = pl_keep(v + KEYS * D, &own, &writes);
-    if (writes) {
-        kept->row0 = w.keys.row0;
-        kept->length = w.keys.length;
-        kept->first = keys.first;
-        kept->own = w.keys.first;
-        kept->col = w.kv_col;
-        kept->factor = a.scale * PL_LOG2_E;
-    }
+    if (writes) keep_walk(kept, a, w, keys.first);
     float sums[1][D / 8][4] = {};
     struct online state[1][2] = {{{-INFINITY, 0.0f}, {-INFINITY, 0.0f}}};
     uint32_t key = (keys.end - 1) / KEYS * KEYS;
