@@ -32,7 +32,8 @@ void pl_sim_wgmma_commit(void);
 void pl_sim_wgmma_wait(void);
 void pl_sim_proxy_fence(void);
 
-/* Addresses begin at the least alignment that shared memory is promised, not at a multiple of 1024. */
+/* Addresses begin at the least alignment that shared memory is promised: at no
+ * multiple of 1024. */
 uint32_t pl_sim_shared_address(const void *p) {
     return (uint32_t)((const unsigned char *)p - plsim_here.shared) + UNIT;
 }
