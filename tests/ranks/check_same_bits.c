@@ -59,7 +59,7 @@ static const struct kind {
     {"gemma4-lora", "7", {"lora_dropout=0.3", NULL}, true},
     {"exaone4-full", "8", {"dtype=bf16", NULL}, false},
 };
-enum { KINDS = sizeof kinds / sizeof *kinds, CUTS = 5, EMULATED_CUTS = 3 };
+enum { KINDS = sizeof kinds / sizeof *kinds, CUTS = 5, EMULATED_CUTS = 2 };
 
 static const char *const shardings[] = {"none", "optimizer", "gradients", "weights"};
 enum { SHARDINGS = sizeof shardings / sizeof *shardings };
@@ -155,7 +155,7 @@ static void expect_cut(const struct kind *k, const char *dir, int ranks, const c
 }
 
 /* Each sharding, and each number of ranks; all pairs in turn. An emulated GPU, which is slow, has
- * three of the shardings for each kind, and all pairs over the kinds. */
+ * two of the shardings for each kind, and all pairs over the kinds. */
 START_TEST(ranks_end_where_one_rank_ends) {
     const bool emulated = strcmp(crew_device(), "cpu") != 0;
     const int cuts = emulated ? EMULATED_CUTS : CUTS, first = emulated ? _i / 3 : 0;
