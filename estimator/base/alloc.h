@@ -5,11 +5,11 @@
  * Needs: libc. Libraries that take an allocator (jansson) are handed these functions by the
  *        program; a host that embeds libplimsoll keeps its own.
  *
- *   AL1  no other source of the rooms calls malloc, calloc, realloc, strdup, strndup or asprintf
- *        (a lint holds it), so that a test can fail the Nth request of a whole run, for every N
+ * No other source of the rooms calls malloc, calloc, realloc, strdup, strndup or asprintf (a lint
+ * holds it), so that a test can fail the Nth request of a whole run, for every N. Any thread may
+ * call; which request is the Nth is then a matter of scheduling.
  *   AL2  an injected failure is a NULL like any other: errno is ENOMEM, and a pl_realloc that
- *        failed leaves the old memory as it was
- *   AL3  any thread may call; which request is the Nth is then a matter of scheduling */
+ *        failed leaves the old memory as it was */
 #ifndef PL_ESTIMATOR_BASE_ALLOC_H
 #define PL_ESTIMATOR_BASE_ALLOC_H
 

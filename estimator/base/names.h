@@ -2,7 +2,7 @@
  *
  * In: names, in any number.  Out: the number of each.  Needs: jansson, whose objects are hashed
  * with a seed of the process, so that no file can choose names that collide.
- *   NA1  adding and looking up take the time of the name's length, however many there are
+ * Adding and looking up take the time of the name's length, however many names there are.
  * Use: struct pl_names seen = {0};
  *      if (!pl_names_get(&seen, name, &i)) ok = pl_names_put(&seen, name, i = n++);
  *      pl_names_finish(&seen); */

@@ -2,7 +2,7 @@
  *
  * In: a path from a person or from elsewhere.  Out: a descriptor to read from.
  *   R1  no call waits: a FIFO without a writer, a terminal and a device are refused, not read
- *   R2  the file that is checked is the file that is read: its kind is taken from the descriptor
+ * The file that is checked is the file that is read, since its kind is taken from the descriptor.
  * Use: int fd = pl_open_file(path, NULL, &why);
  *      if (fd < 0) return pl_diag_at(d, err, path, 0, 0, "cannot open: %s", why); */
 #ifndef PL_ESTIMATOR_BASE_OPEN_FILE_H

@@ -5,8 +5,8 @@
  *        row by its name.
  * Needs: text, units, json_tree.
  *
- *   RP1  a row has one type: no printer or reader guesses it from a text
- *   RP2  names and words are borrowed, texts and trees are owned
+ * A row has one type: no printer or reader guesses it from a text. Names and words are borrowed,
+ * texts and trees are owned.
  *   RP3  a row for which memory was missing makes the whole answer fail: JSON is NULL then, and a
  *        text has `failed`
  *   RP4  the rows after pl_report_next() are a line of a table; a table has no other rows

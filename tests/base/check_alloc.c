@@ -9,12 +9,18 @@
 static void *request(unsigned i, void *old) {
     char *text = NULL;
     switch (i % 6) {
-    case 0: return pl_malloc(8);
-    case 1: return pl_calloc(2, 8);
-    case 2: return pl_realloc(old, 16);
-    case 3: return pl_strdup("text");
-    case 4: return pl_strndup("text", 2);
-    default: return pl_asprintf(&text, "%d", 5) < 0 ? NULL : text;
+    case 0:
+        return pl_malloc(8);
+    case 1:
+        return pl_calloc(2, 8);
+    case 2:
+        return pl_realloc(old, 16);
+    case 3:
+        return pl_strdup("text");
+    case 4:
+        return pl_strndup("text", 2);
+    default:
+        return pl_asprintf(&text, "%d", 5) < 0 ? NULL : text;
     }
 }
 
@@ -42,11 +48,11 @@ static const struct {
     uint64_t at, count;
     const char *expected;
 } schedules[] = {
-    {0, 0, "............"},          {1, 1, "x..........."},
-    {3, 1, "..x........."},          {6, 4, ".....xxxx..."},
-    {2, UINT64_MAX, ".xxxxxxxxxxx"}, {12, UINT64_MAX, "...........x"},
+    {0, 0, "............"}, {1, 1, "x..........."},          {3, 1, "..x........."},
+    {6, 4, ".....xxxx..."}, {2, UINT64_MAX, ".xxxxxxxxxxx"}, {12, UINT64_MAX, "...........x"},
 };
 
+/* AL2: outcome() looks at errno and at the old memory of each request that failed. */
 START_TEST(only_the_requests_that_were_named_fail) {
     char out[13];
     pl_alloc_fail(schedules[_i].at, schedules[_i].count);

@@ -84,6 +84,7 @@ static const struct {
     {"[NaNa]", 1, 5, "`a` where", NULL},
 };
 
+/* JN2 */
 START_TEST(a_mistake_is_named_with_its_place) {
     struct pl_json_error e;
     struct pl_diag d = {0};
@@ -113,6 +114,7 @@ static const struct {
      "[\"\xEF\xBF\xBD\",\"x\xEF\xBF\xBDy\",\"\xEF\xBF\xBD\xF0\x9F\x98\x80\"]"},
 };
 
+/* N3 of json_scan.h and JN4: numbers of any size are read, and stay told apart. */
 START_TEST(what_python_writes_is_read) {
     json_t *is = json_loads(read[_i].is, 0, NULL);
     json_t *v = pl_json_load(read[_i].text, strlen(read[_i].text), 0, NULL);
@@ -142,6 +144,7 @@ START_TEST(half_a_character_is_refused_where_texts_matter) {
 }
 END_TEST
 
+/* N1 of json_scan.h and JN2: nesting beyond PL_SCAN_DEPTH is a mistake of the text. */
 START_TEST(nesting_has_a_limit) {
     char text[2000];
     memset(text, '[', 1000);
@@ -171,6 +174,7 @@ static char *work(bool *no_memory) {
     return text;
 }
 
+/* JN1. JN3: the functions that main() gave to jansson are there after all of it. */
 START_TEST(a_request_that_fails_is_told_and_loses_nothing) {
     bool no_memory;
     char *whole = work(&no_memory);
@@ -188,6 +192,10 @@ START_TEST(a_request_that_fails_is_told_and_loses_nothing) {
     }
     ck_assert_uint_gt(failed, 100);
     free(whole);
+    json_malloc_t takes;
+    json_free_t gives;
+    json_get_alloc_funcs(&takes, &gives);
+    ck_assert(takes == pl_malloc && gives == free);
 }
 END_TEST
 

@@ -53,6 +53,7 @@ static const struct {
     {"\\S+\\s?", "ab", true},
 };
 
+/* T2. T1: among the rows are patterns on which backtracking takes longer than a test may. */
 START_TEST(python_answers_the_same) {
     bool matches;
     struct pl_path_pattern_wrong wrong = {0};
@@ -86,6 +87,7 @@ static const struct {
     {"((.{0,1}){1000}){1000}", 2, "repeats too deeply"},
 };
 
+/* T1: what repeats too deeply is refused. */
 START_TEST(what_is_not_understood_is_refused_with_its_place) {
     const char *text = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
     struct pl_path_pattern_wrong wrong = {0};

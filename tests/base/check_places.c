@@ -76,7 +76,7 @@ static const struct {
     {"", ENOENT, "No such file"},
 };
 
-/* A pipe without a writer: the call must not wait for one. */
+/* R1 of open_file.h: A pipe without a writer: the call must not wait for one. */
 START_TEST(what_is_no_file_is_refused_by_its_kind) {
     const char *name = no_files[_i].name, *why = "unset";
     const char *path = name[0] == '/' || !name[0] ? name : in_dir(dir, name);

@@ -57,7 +57,7 @@ START_TEST(what_is_not_known_is_null) {
 }
 END_TEST
 
-/* A tree that memory was missing for takes the answer with it, in an object as well. */
+/* RP3: A tree that memory was missing for takes the answer with it, in an object as well. */
 START_TEST(an_answer_without_one_of_its_trees_is_none) {
     for (int inside = 0; inside < 2; inside++) {
         struct pl_report r = {0};
@@ -84,6 +84,7 @@ static void fill_table(struct pl_report *r) {
     pl_report_share(r, "share", 0.25);
 }
 
+/* RP4 */
 START_TEST(a_table_is_a_list_of_objects_in_json) {
     struct pl_report r = {0};
     fill_table(&r);
@@ -142,7 +143,7 @@ START_TEST(csv_has_the_named_rows_with_bytes_as_numbers) {
 }
 END_TEST
 
-/* Each request fails in turn: there is no answer then, and nothing leaks or is used. */
+/* RP3: Each request fails in turn: there is no answer then, and nothing leaks or is used. */
 START_TEST(an_answer_for_which_memory_ran_out_is_none) {
     for (uint64_t at = 1;; at++) {
         struct pl_report r = {0};

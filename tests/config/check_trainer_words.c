@@ -97,6 +97,7 @@ static const struct {
     {"output_dir: a/${RUN}/x", NULL, NULL},
 };
 
+/* HP1 of home_path.h, HP2 of home_path.h */
 START_TEST(home_is_expanded_or_refused_by_name) {
     struct pl_job job;
     struct pl_diag d;
