@@ -4,7 +4,7 @@
  *   D1  anchors, aliases, tags, merge keys, keys that are not scalars and further documents were
  *       refused by name
  *   D2  nesting is at most PL_DOCUMENT_DEPTH deep, the text at most PL_DOCUMENT_BYTES long
- *   D3  children of a mapping alternate: key, value, key, value; keys are scalars
+ * Children of a mapping alternate: key, value, key, value; keys are scalars.
  * Use: struct pl_document doc; pl_document_parse(&doc, &origin, text, bytes, d);
  *      for (i = doc.nodes[0].first; i; i = doc.nodes[i].next) ...; pl_document_finish(&doc); */
 #ifndef PL_ESTIMATOR_CONFIG_DOCUMENT_H
@@ -23,12 +23,12 @@ enum pl_node_kind { PL_NODE_SCALAR, PL_NODE_SEQUENCE, PL_NODE_MAPPING };
 
 struct pl_node {
     enum pl_node_kind kind;
-    bool plain;           /* a scalar without quotes: the core schema applies */
-    uint32_t first, next; /* first child, next sibling; 0 = none, as node 0 is the root */
-    uint32_t n;           /* children */
+    bool plain;            /* a scalar without quotes: the core schema applies */
+    uint32_t first, next;  /* first child, next sibling; 0 = none, as node 0 is the root */
+    uint32_t n;            /* children */
     uint64_t line, column; /* 1-based; 0 = not from a file */
-    uint64_t text_at;     /* offset of text in the document's pool */
-    const char *text;     /* scalars: NUL-terminated, without embedded NUL */
+    uint64_t text_at;      /* offset of text in the document's pool */
+    const char *text;      /* scalars: NUL-terminated, without embedded NUL */
 };
 
 struct pl_document {

@@ -3,7 +3,7 @@
  * In: a document.  Out: the trainer whose keys it has.  Needs: document.h.
  *   F1  a document that has `mode`, or a `model` that is a name, is a job of ours however many keys
  *       of others stand in it, unless the keys of one trainer leave no doubt
- *   F2  the answer depends on the names of keys alone, not on their values
+ * The answer depends on the names of keys alone, not on their values.
  * Use: if (pl_recipe_find(&doc) != PL_RECIPE_NONE) ...; */
 #ifndef PL_ESTIMATOR_CONFIG_RECIPE_H
 #define PL_ESTIMATOR_CONFIG_RECIPE_H
@@ -11,7 +11,7 @@
 #include "estimator/config/document.h"
 
 /* X(ID, "name on the command line", "name in sentences") */
-#define PL_RECIPE_TRAINERS(X)                                                                     \
+#define PL_RECIPE_TRAINERS(X)                                                                      \
     X(AXOLOTL, "axolotl", "axolotl")                                                               \
     X(LLAMA_FACTORY, "llamafactory", "LLaMA-Factory")                                              \
     X(TORCHTUNE, "torchtune", "torchtune")                                                         \

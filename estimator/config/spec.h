@@ -5,9 +5,9 @@
  * Needs: job_values, job_text. No I/O.
  *   S1  the job that was written is never changed; the one that runs follows from it and from the
  *       facts alone, so a fact that is taken back leaves nothing
- *   S2  pl_resolve() is where a fact becomes the value of a key
- *   S3  what a decision says of a key that the job has set counts for nothing; only ranks that were
+ *   S2  what a decision says of a key that the job has set counts for nothing; only ranks that were
  *       started, a checkpoint that is resumed and a smaller micro-batch change such a key
+ * pl_resolve() is where a fact becomes the value of a key.
  * To ask about other facts, copy the specification, change one and resolve the copy.
  * Use: struct pl_spec s; pl_spec_init(&s, &job); s.facts.device = PL_DEVICE_CPU; pl_resolve(&s);
  *      ... s.job.device ... */

@@ -235,7 +235,8 @@ START_TEST(a_key_that_does_something_is_not_warned_about) {
 }
 END_TEST
 
-/* The key counts as not given: the written, recorded and planned jobs do not have it. */
+/* K1 of meaning.h: The key counts as not given: the written, recorded and planned jobs do not have
+ * it. */
 START_TEST(a_key_without_a_meaning_is_dropped_with_a_warning) {
     struct pl_job job, plain;
     struct pl_text notes = {0}, with = {0}, without = {0};

@@ -296,6 +296,7 @@ START_TEST(a_job_needs_no_file) {
 }
 END_TEST
 
+/* T1 of key_types.h */
 START_TEST(a_refused_value_leaves_the_key_as_it_was) {
     struct pl_job job;
     parse_ok(&job, BASE, NULL, 0, NULL);
@@ -373,6 +374,7 @@ END_TEST
 
 /* ---- writing ---- */
 
+/* K2 of meaning.h */
 START_TEST(a_full_job_is_written_without_lora_defaults) {
     static const char *const overrides[] = {"model=m", "mode=full"};
     struct pl_job job;
@@ -382,6 +384,11 @@ START_TEST(a_full_job_is_written_without_lora_defaults) {
     ck_assert_ptr_null(strstr(yaml.data, "lora"));
     ck_assert_ptr_nonnull(strstr(yaml.data, "mode: full\n"));
     ck_assert_ptr_nonnull(strstr(yaml.data, "batch_size: auto\n"));
+    pl_job_finish(&job);
+    struct pl_text notes = {0};
+    parse_ok(&job, pl_text_str(&yaml), NULL, 0, &notes);
+    ck_assert_str_eq(pl_text_str(&notes), "");
+    pl_text_finish(&notes);
     pl_text_finish(&yaml);
     pl_job_finish(&job);
 }

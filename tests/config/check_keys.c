@@ -40,6 +40,7 @@ START_TEST(every_key_says_what_another_value_means_for_a_run_that_goes_on) {
 }
 END_TEST
 
+/* J1 */
 START_TEST(every_choice_and_both_limits_are_accepted) {
     uint32_t n;
     const struct pl_key_info *k = &pl_key_table(&n)[_i];

@@ -246,6 +246,7 @@ static const struct row rows[] = {
     {BASE "report_to: [none, jsonl]\n", PL_ERR_CONFIG_CONFLICT, 3, 12, "none"},
 };
 
+/* D1 of document.h */
 START_TEST(a_malformed_text_is_refused_with_code_place_and_word) {
     const struct row *r = &rows[_i];
     struct pl_job job;
@@ -305,6 +306,7 @@ START_TEST(a_bad_override_is_named_by_its_text) {
 }
 END_TEST
 
+/* D2 of document.h */
 START_TEST(a_text_over_one_mebibyte_is_refused) {
     size_t limit = (size_t)1 << 20;
     char *text = malloc(limit + 1);
@@ -322,6 +324,7 @@ START_TEST(a_text_over_one_mebibyte_is_refused) {
 }
 END_TEST
 
+/* D2 of document.h */
 START_TEST(a_thousand_brackets_are_refused_without_reading_them_all) {
     char text[1100] = "datasets: ";
     struct pl_job job;

@@ -38,6 +38,7 @@ static const struct {
     {"none:7", "none", 0, 0, 0},
 };
 
+/* C2 */
 START_TEST(a_word_means_a_level_for_every_layer) {
     uint32_t v = 99;
     struct pl_text again = {0};
@@ -96,6 +97,7 @@ static const struct {
      PL_RECOMPUTE_UNKNOWN}, /* no number of so many digits */
 };
 
+/* C3 */
 START_TEST(other_words_are_refused_and_limits_are_told_apart) {
     uint32_t v = 99;
     ck_assert_msg(pl_recompute_parse(refused[_i].word, &v) == refused[_i].why, "%s",
@@ -116,8 +118,8 @@ START_TEST(auto_is_a_word_without_a_level) {
 }
 END_TEST
 
-/* Every pair of levels that may stand together, at smallest, a middle and the
- * largest number of layers. */
+/* C1: Every pair of levels that may stand together, at smallest, a middle and the largest number of
+ * layers. */
 START_TEST(every_mix_reads_back_as_itself) {
     static const uint32_t numbers[] = {1, 2, 77, PL_RECOMPUTE_LAYERS_MAX};
     for (uint32_t first = 0; first < PL_RECOMPUTE_PLAIN; first++) {

@@ -393,6 +393,7 @@ static void random_job(struct pl_job *job, uint64_t seed) {
     ck_assert_int_eq(pl_job_validate(job, NULL), PL_ERR_OK);
 }
 
+/* S2 of scalar.h: some of the texts are names that a reader could take for something else. */
 START_TEST(a_written_job_reads_back_equal) {
     for (uint64_t seed = 1; seed <= 500; seed++) {
         struct pl_job job, again;
@@ -417,6 +418,7 @@ START_TEST(a_written_job_reads_back_equal) {
 }
 END_TEST
 
+/* T2 of key_types.h */
 START_TEST(a_written_value_is_an_override_of_the_same_value) {
     uint32_t n;
     const struct pl_key_info *keys = pl_key_table(&n);

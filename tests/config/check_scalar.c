@@ -105,7 +105,7 @@ START_TEST(words_of_the_schema_and_no_others) {
 }
 END_TEST
 
-/* 17 digits suffice, fewer are written where they do, and the text is a number of YAML. */
+/* S3: 17 digits suffice, fewer are written where they do, and the text is a number of YAML. */
 START_TEST(a_double_is_written_so_that_it_reads_back) {
     static const double known[] = {0,       -0.0, 1,      100,    99999, 100000,
                                    0.1,     2e-4, 1e-320, 5e-324, 1e308, -1.7976931348623157e308,
@@ -172,6 +172,7 @@ static const struct {
     {"\xF0\x9F\x98\x80", "\"\xF0\x9F\x98\x80\""},
 };
 
+/* S2 */
 START_TEST(a_string_is_quoted_where_a_reader_could_take_it_for_something_else) {
     struct pl_text text = {0};
     pl_scalar_write(&text, strings[_i].text);

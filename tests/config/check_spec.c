@@ -214,7 +214,7 @@ START_TEST(a_run_that_goes_on_keeps_what_it_had) {
                                        .loss_chunk_tokens = 64,
                                        .samples = 15,
                                        .mlp_chunk_tokens = "256"};
-    pl_resolve(&spec); /* S3 */
+    pl_resolve(&spec); /* S2 */
     ck_assert_uint_eq(spec.job.batch_size, 2);
     ck_assert_uint_eq(spec.job.loss_chunk_tokens, 8);
     ck_assert_uint_eq(spec.job.mlp_chunk_tokens, 16);
