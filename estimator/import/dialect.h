@@ -2,11 +2,10 @@
  * Internal to import/.
  *
  * In: a document and the tables of its trainer.  Out: values of the job, and notes.
- *   L1  a row reads keys of theirs one by one; a rule reads several that decide something together
- *   L2  rows are read in their order, a later one for the same key of ours wins; then the rules;
- *       then defaults are filled where nothing was said
- *   L3  a value that our parser refuses is told as not supported, in the parser's words
- *   L4  no function here fails: a lack of memory is kept in im->err
+ * A row reads keys of theirs one by one; a rule reads several that decide something together. Rows
+ * are read in their order, a later one for the same key of ours wins; then the rules; then defaults
+ * are filled where nothing was said. No function here fails: a lack of memory is kept in im->err.
+ *   L1  a value that our parser refuses is told as not supported, in the parser's words
  * Use: static const struct pl_import_row rows[] = {
  *          {"lora_rank", PL_KEY_lora_r, pl_map_same, NULL, "8"}, ...}; */
 #ifndef PL_ESTIMATOR_IMPORT_DIALECT_H

@@ -7,8 +7,8 @@
  *   I2  a default of the trainer that differs from ours is written, and told as one
  *   I3  the text of pl_import_write() is read by pl_job_parse(), and gives the same job; it fails
  *       only where the text itself says what is missing, or is longer than a configuration may be
- *   I4  nothing is fetched; of other files only those are read that the configuration names:
- *       dataset_info.json of LLaMA-Factory and the configuration of DeepSpeed
+ * Nothing is fetched; of other files only those are read that the configuration names:
+ * dataset_info.json of LLaMA-Factory and the configuration of DeepSpeed.
  * Use: struct pl_import im;
  *      if (pl_import_read(&im, "their.yaml", PL_RECIPE_NONE, &d) == PL_ERR_OK)
  *          pl_import_write(&im, &text);

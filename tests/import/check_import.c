@@ -74,6 +74,7 @@ static void write_want(const struct pl_import *im, struct pl_text *out) {
     pl_text_finish(&missed);
 }
 
+/* I2 */
 START_TEST(a_sample_is_the_job_that_is_expected) {
     struct pl_import im;
     struct pl_text want = {0}, got = {0};
@@ -404,6 +405,7 @@ static const struct {
     {LLAMA "dataset: x\nmax_samples: some\n", "no number of rows"},
 };
 
+/* L1 of dialect.h */
 START_TEST(what_is_not_done_is_named) {
     struct pl_import im;
     struct pl_text text = {0};
@@ -509,6 +511,7 @@ static const struct {
     {"{\"peft_type\": \"LORA\", \"r\": 8}", PL_ERR_CONFIG_FOREIGN},
 };
 
+/* F1 of recipe.h */
 START_TEST(a_foreign_file_is_named_where_a_job_is_read) {
     struct pl_job job;
     struct pl_diag d = {0};
