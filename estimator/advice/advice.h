@@ -3,12 +3,12 @@
  * In: a question whose level and chunk are decided, and what is known of the data.
  * Out: struct pl_advice, and its text, JSON, CSV, YAML and pictures.
  * Needs: gate, autobatch, picture, plan. No I/O, no device.
+ * Work is the planned FLOPs of a micro-batch per token; time is its roofline on a nominal machine,
+ * only ever shown as a ratio: neither is a statement about seconds. Nothing of the user's settings
+ * is changed; what the YAML changes is listed separately.
  *   A1  every byte was read off a plan that was made for it; nothing is extrapolated
  *   A2  a wall is exact: its value was planned and fits, the next was planned and does not
- *   A3  work is the planned FLOPs of a micro-batch per token; time is its roofline on a nominal
- *       machine, only ever shown as a ratio: neither is a statement about seconds
- *   A4  nothing of the user's settings is changed; what the YAML changes is listed separately
- *   A5  where the job leaves level or chunk open, every row decides them again: its figures are
+ *   A3  where the job leaves level or chunk open, every row decides them again: its figures are
  *       those of the job with that row's setting typed after it
  * Use: struct pl_advice a; pl_advice_init(&a, &question, &d); pl_advice_text(&a, ...);
  *      pl_advice_finish(&a); */

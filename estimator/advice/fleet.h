@@ -5,8 +5,8 @@
  * Needs: autobatch, gate, plan. No I/O.
  *   F1  bytes of a row are those of the plan of the rank that needs the most; every rank of a row
  *       that fits was planned
- *   F2  level, chunk and micro-batch of a row are those of the shortest step in order that fits,
- *       of micro-batches that divide the samples of the step
+ *   F2  micro-batches of a row divide the samples of the step; of those that fit, with the level
+ *       and the chunk decided for each, a row has the one of the shortest step in order
  *   F3  seconds are those of plan/step_time.h: nominal, good for comparing rows
  *   F4  the recommended row is one with the fewest devices that hold the job, of these the fastest
  *   F5  the row of one device has the bytes and the seconds that the job has without `devices`

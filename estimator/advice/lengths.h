@@ -2,8 +2,8 @@
  *
  * In: one length per sample, or the three numbers a user knows.  Out: counts and shares.
  * Needs: base.
+ * A sample takes four bytes.
  *   N1  after pl_lengths_sort every answer is exact; a described set has bounds only, and says so
- *   N2  four bytes a sample
  * Use: struct pl_lengths l = {0}; pl_lengths_add(&l, n, &d) ...; pl_lengths_sort(&l);
  *      pl_lengths_over(&l, 1024); pl_lengths_finish(&l); */
 #ifndef PL_ESTIMATOR_ADVICE_LENGTHS_H

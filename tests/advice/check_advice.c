@@ -65,6 +65,7 @@ static struct pl_verdict estimate(const struct pl_job *j, uint32_t batch) {
     return v;
 }
 
+/* A1 of advice.h */
 START_TEST(the_cells_of_the_grid_are_single_estimates) {
     struct pl_fit_grid g;
     bool own = false, fits = false, not = false;
@@ -111,6 +112,7 @@ static struct pl_verdict along(enum pl_key_id key, uint32_t value) {
     return estimate(&j, key == PL_KEY_batch_size ? value : 3);
 }
 
+/* A2 of advice.h */
 START_TEST(a_wall_fits_and_one_more_does_not) {
     enum pl_key_id key = axes[_i % N_AXES];
     uint32_t n, batch = 3;
@@ -190,6 +192,7 @@ static struct pl_question decided(void) {
     return *q;
 }
 
+/* A2 of advice.h, A3 of advice.h */
 START_TEST(walls_of_what_is_open_are_those_of_every_choice_there_is) {
     take_open(_i / 2);
     const enum pl_key_id key = axes[_i % 2];
@@ -208,6 +211,7 @@ START_TEST(walls_of_what_is_open_are_those_of_every_choice_there_is) {
 }
 END_TEST
 
+/* A3 of advice.h */
 START_TEST(cells_of_what_is_open_fit_where_any_choice_does) {
     take_open(_i);
     const struct pl_question q = decided();
@@ -267,6 +271,7 @@ static const struct {
     {"lora_target_modules", "lm_head", false, false},
 };
 
+/* A1 of advice.h */
 START_TEST(a_knob_costs_what_the_changed_job_costs) {
     static const char whole[] = "lora_modules_to_save";
     bool alone = false, both = false;

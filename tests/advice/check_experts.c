@@ -225,7 +225,8 @@ static bool same_mode(const json_t *a, const json_t *b) {
     return strncmp(mode_of(a), mode_of(b), strlen("mode: qlo")) == 0;
 }
 
-/* No way that fits, on the device as the recommended one is and of its mode, is faster. */
+/* W2 of recommend.h, W3 of recommend.h: No way that fits, on the device as the recommended one is
+ * and of its mode, is faster. */
 static void check_order(const json_t *ways) {
     size_t i;
     json_t *w;
@@ -240,8 +241,8 @@ static void check_order(const json_t *ways) {
     }
 }
 
-/* The printed command, the written file and the answer to it agree: the bytes are the same, and
- * they fit. */
+/* W1 of recommend.h: The printed command, the written file and the answer to it agree: the bytes
+ * are the same, and they fit. */
 static void check_retyped(const struct question *q, const json_t *best, const char *dir) {
     struct outcome p = plimsoll_run(dir, (const char *[]){"estimate-vram", "job.yaml", "--gpu",
                                                           word_after(q, "--gpu"), "--json", NULL});
@@ -416,8 +417,8 @@ START_TEST(a_table_or_a_size_that_is_none_is_a_usage_error) {
 }
 END_TEST
 
-/* Twice the samples of the recommended micro-batch are asked about: they would not be faster by
- * more than what is worth it, or do not fit. */
+/* W5 of recommend.h: Twice the samples of the recommended micro-batch are asked about: they would
+ * not be faster by more than what is worth it, or do not fit. */
 START_TEST(a_batch_ends_where_throughput_does) {
     json_t *o =
         ask((const char *[MAX_WORDS]){"SmolLM2-135M", "--mode", "lora", "--gpu", "H100"}, NULL);

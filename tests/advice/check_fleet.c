@@ -131,6 +131,7 @@ START_TEST(a_row_counts_the_bytes_of_its_program) {
                           whole.plan->arena_bytes + pl_nccl_bytes(r->devices));
         ck_assert_uint_le(whole.plan->arena_bytes, pl_budget_usable(&own));
         ck_assert_uint_ge(r->batch_size * r->steps * r->devices, 16);
+        ck_assert_uint_eq(16 % r->batch_size, 0); /* F2 */
         pl_planned_finish(&whole);
         seen++;
     }
@@ -140,6 +141,7 @@ END_TEST
 
 /* --- seconds ---------------------------------------------------------------------------------- */
 
+/* ST3 of step_time.h */
 START_TEST(a_faster_link_is_never_slower) {
     static const char *const links[] = {"100g", "pcie4", "pcie5", "nvlink3", "nvlink4", "nvlink5"};
     struct pl_planned held = {0};
@@ -170,7 +172,7 @@ START_TEST(a_faster_link_is_never_slower) {
 }
 END_TEST
 
-/* F5 */
+/* F3, F5, ST1 of step_time.h */
 START_TEST(one_device_is_the_job_as_it_is) {
     struct pl_step_time t;
     struct pl_planned whole;

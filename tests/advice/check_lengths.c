@@ -18,6 +18,7 @@ static struct pl_lengths measured(void) {
     return l;
 }
 
+/* N1 */
 START_TEST(over_and_lost_are_those_of_a_loop) {
     struct pl_lengths l = measured();
     for (uint32_t cut = 0; cut < 1600; cut += 7) {
@@ -99,6 +100,7 @@ START_TEST(a_description_is_not_packed) {
 }
 END_TEST
 
+/* N1 */
 START_TEST(a_description_bounds_every_set_it_describes) {
     struct pl_lengths l = measured(), d;
     ck_assert_int_eq(

@@ -81,7 +81,7 @@ static const char *const jobs[] = {
     "SmolLM2-135M mode=lora loss_chunk_tokens=128 mlp_chunk_tokens=0 --vram 1500MiB",
 };
 
-/* L1, L2 of longest.h */
+/* L1 of longest.h, L2 of longest.h */
 START_TEST(every_row_fits_as_it_is_typed_and_with_one_token_more_does_not) {
     json_t *root = answer_of(0, textf("plimsoll plan %s --longest --json", jobs[_i])), *row;
     const json_t *longest = json_object_get(root, "longest");
@@ -103,6 +103,7 @@ START_TEST(every_row_fits_as_it_is_typed_and_with_one_token_more_does_not) {
 }
 END_TEST
 
+/* L3 of longest.h */
 START_TEST(the_answer_is_the_longest_row_and_auto_is_as_long_as_any_on_the_device) {
     json_t *root = answer_of(0, textf("plimsoll plan %s --longest --json", jobs[_i])), *row;
     const json_t *longest = json_object_get(root, "longest");
