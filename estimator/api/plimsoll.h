@@ -5,8 +5,8 @@
  *   1  thread-safe: nothing is shared between calls; any number of threads may ask at once, and an
  *      answer may be read from any of them
  *   2  nothing is printed and nothing exits: a failure is NULL and a filled struct pl_vram_error
- *   3  every figure but `quick` is read off the plan, none off a formula; 1 GB is 10^9 bytes
- *   4  structs grow at their end only, and only the library makes them
+ * Every figure but `quick` is read off the plan, none off a formula; 1 GB is 10^9 bytes. Structs
+ * grow at their end only, and only the library makes them.
  * Use:
  *   struct pl_vram_error error;
  *   struct pl_vram_estimate *e =

@@ -163,7 +163,7 @@ START_TEST(a_card_too_small_is_an_answer_with_remedies) {
 }
 END_TEST
 
-/* Whatever its memory: bytes, and no, and why; nothing that would help. */
+/* Q1 of inquiry.h: Whatever its memory: bytes, and no, and why; nothing that would help. */
 START_TEST(a_card_without_kernels_is_no_and_says_why) {
     static const char *const modes[] = {"lora", "inference"};
     const char *const settings[] = {"gpu=V100 16GB", NULL};
@@ -242,6 +242,7 @@ static const struct {
     {MODEL, "lora", 0, 0, 0, "=8", 2, "CONFIG_UNKNOWN_KEY", ""},
 };
 
+/* 2 of plimsoll.h */
 START_TEST(a_refusal_is_null_and_a_filled_error) {
     struct pl_vram_error error = {0};
     const char *const settings[] = {refused[_i].setting, NULL};
@@ -278,6 +279,7 @@ static void *ask_often(void *seen) {
     return NULL;
 }
 
+/* 1 of plimsoll.h */
 START_TEST(four_threads_get_what_one_gets) {
     static uint64_t alone[ROUNDS], together[THREADS][ROUNDS];
     pthread_t threads[THREADS];
@@ -314,6 +316,7 @@ START_TEST(a_receipt_is_the_same_answer_with_digests) {
 }
 END_TEST
 
+/* 2 of plimsoll.h */
 START_TEST(nothing_is_printed) {
     char text[2][64] = {"", ""};
     const char *const settings[] = {"gpu=T4", NULL};

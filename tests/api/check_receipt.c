@@ -78,6 +78,7 @@ static struct pl_receipt_diff compare(const json_t *a, const json_t *b, const ch
     return x;
 }
 
+/* RC1: receipt() compares `planned` with the answer. */
 START_TEST(a_receipt_says_what_was_asked_planned_and_measured) {
     json_t *r = receipt(json_pack("{s:i}", "steps", 3)), *asked = json_object_get(r, "asked");
     json_t *settings = json_object_get(asked, "settings"),
@@ -107,6 +108,7 @@ static const struct {
     {"vram_margin", "1GiB", true, false, false},
 };
 
+/* RC2 */
 START_TEST(a_digest_changes_with_what_it_is_of) {
     json_t *before = receipt(NULL);
     set(changes[_i].key, changes[_i].value);
@@ -126,7 +128,8 @@ START_TEST(a_digest_changes_with_what_it_is_of) {
 }
 END_TEST
 
-/* The rows of each memory add up to the growth of its total, and the reason is named. */
+/* RD1, RD2, RD3: The rows of each memory add up to the growth of its total, and the reason is
+ * named. */
 START_TEST(what_grew_is_told_line_by_line) {
     static const struct {
         const char *key, *value, *why;
@@ -175,7 +178,7 @@ START_TEST(equal_receipts_have_no_rows_and_no_reason) {
 }
 END_TEST
 
-/* Nothing of the question differs: the digests tell what does. */
+/* RD3: Nothing of the question differs: the digests tell what does. */
 START_TEST(the_same_question_may_get_another_program_or_another_plan) {
     static const char
         *const changed[] = {"plan", "program"},
@@ -271,6 +274,7 @@ static const struct {
     {"planned", "host_ledger", "[]", "not the bytes of the host"},
 };
 
+/* RC3 */
 START_TEST(what_is_no_receipt_or_does_not_add_up_is_refused) {
     json_t *r = receipt(NULL), *out;
     const char *in = damages[_i].object;

@@ -173,6 +173,7 @@ static const struct {
     {{"--vram", "8GiB"}, true, true},
 };
 
+/* Q2 of inquiry.h */
 START_TEST(a_budget_beside_the_job_asks_about_a_gpu) {
     const char *argv[8] = {"estimate-vram", "SmolLM2-135M", "--mode=lora"};
     char dir[SCRATCH_PATH], file[SCRATCH_PATH + 16];
@@ -188,6 +189,20 @@ START_TEST(a_budget_beside_the_job_asks_about_a_gpu) {
     ck_assert_msg((strstr(p.out, "  context ") != NULL) == targets[_i].gpu, "%s", p.out);
     outcome_finish(&p);
     scratch_remove(dir);
+}
+END_TEST
+
+/* Q3 of inquiry.h */
+START_TEST(a_budget_replaces_the_size_of_a_gpu_and_not_its_context) {
+    struct outcome p =
+        plimsoll_expect(0, NULL,
+                        (const char *[]){"estimate-vram", "SmolLM2-135M", "--mode=lora", "--gpu",
+                                         "RTX 4090", "--vram", "8GiB", "--json", NULL});
+    json_t *root = json_loads(p.out, 0, NULL);
+    ck_assert_int_eq(integer_at(root, "limits", "budget_bytes"), INT64_C(8) << 30);
+    ck_assert_int_gt(integer_at(root, "bytes", "context"), 0);
+    json_decref(root);
+    outcome_finish(&p);
 }
 END_TEST
 
@@ -240,8 +255,6 @@ START_TEST(a_configuration_error_points_at_its_place_on_both_streams) {
 }
 END_TEST
 
-/* A question whether an architecture fits that cannot be computed here has an answer, `unknown`;
- * what would use such a model has a bad file. Not even the word that names the model matters. */
 /* The model has more parameters than the size gate lets through by default. */
 START_TEST(a_plan_without_a_budget_prints_a_command_that_answers) {
     struct outcome p = plimsoll_expect(
@@ -402,6 +415,9 @@ static void check_stranger(int use, const char *subject, bool json) {
     outcome_finish(&p);
 }
 
+/* Q4 of inquiry.h: the question whether a model fits whose architecture is not computed here has an
+ * answer, `unknown`; what would use such a model has a bad file. Not even the word that names the
+ * model matters. */
 START_TEST(commands_agree_on_what_cannot_be_computed) {
     char dir[SCRATCH_PATH], yaml[512], cwd[256];
     const char *model = textf("tests/model/configs/%s", strange_models[_i]);
@@ -449,6 +465,7 @@ int main(void) {
     tcase_add_loop_test(tc, a_budget_beside_the_job_asks_about_a_gpu, 0,
                         (int)(sizeof targets / sizeof *targets));
     tcase_add_test(tc, a_plan_without_a_budget_prints_a_command_that_answers);
+    tcase_add_test(tc, a_budget_replaces_the_size_of_a_gpu_and_not_its_context);
     tcase_add_test(tc, the_summary_is_the_first_line_for_people);
     tcase_add_loop_test(tc, a_configuration_error_points_at_its_place_on_both_streams, 0,
                         (int)(sizeof broken / sizeof *broken));
