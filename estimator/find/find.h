@@ -3,9 +3,9 @@
  * In: a job, or none for what stands on a command line by itself.  Out: paths, malloc'd.
  * Needs: config, model; the file system and the environment are only read.
  *   F1  a path is looked for from the current directory, then from that of the job's file
- *   F2  the name of a model is resolved by resolve.h
- *   F3  the tokenizer is what `tokenizer` names, else the one in the directory of the model's
+ *   F2  the tokenizer is what `tokenizer` names, else the one in the directory of the model's
  *       config.json, or in its GGUF file
+ * The name of a model is resolved by resolve.h.
  * Use: char *path; pl_find_tokenizer(&job, &path, &d); ... free(path); */
 #ifndef PL_ESTIMATOR_FIND_FIND_H
 #define PL_ESTIMATOR_FIND_FIND_H

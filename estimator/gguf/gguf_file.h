@@ -2,7 +2,7 @@
  *
  * In: the path of a file, the first one where llama.cpp has split it (NAME-00001-of-00003.gguf).
  * Out: metadata, tensors, and their bytes on request.  Needs: gguf_parse.h.
- *   G1  only headers are read on opening; bytes of tensors only through pl_gguf_read
+ * Only headers are read on opening; bytes of tensors only through pl_gguf_read.
  *   G2  all parts are there, and their tensors have names of their own
  * Use: pl_gguf_open(&g, path, &d); v = pl_gguf_find(&g, "general.architecture");
  *      e = pl_gguf_entry(&g, "token_embd.weight"); ... pl_gguf_close(&g); */

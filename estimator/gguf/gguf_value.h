@@ -1,8 +1,8 @@
 /* gguf_value.h - one value of a GGUF file's metadata.
  *
  * In: a value that gguf_parse.h has checked.  Out: numbers and strings.  Needs: libc.
- *   V1  the bytes are the file's, little-endian and without alignment; they were all in the header
- *       when the file was opened
+ * The bytes are the file's, little-endian and without alignment; they were all in the header when
+ * the file was opened.
  * Use: uint64_t n; if (pl_gguf_uint(pl_gguf_find(g, "llama.block_count"), &n)) ... */
 #ifndef PL_ESTIMATOR_GGUF_GGUF_VALUE_H
 #define PL_ESTIMATOR_GGUF_GGUF_VALUE_H

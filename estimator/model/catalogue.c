@@ -97,7 +97,7 @@ bool pl_catalogue_id(const struct pl_known_model *k, size_t i, char id[PL_KNOWN_
 
 /* --- names ----------------------------------------------------------------------------------- */
 
-/* The next letter of a name as C4 of catalogue.h has it, ' ' between two words; 0 at the end.
+/* The next letter of a name as C3 of catalogue.h has it, ' ' between two words; 0 at the end.
  * `*before` is the letter before it, 0 where a word begins. */
 static char next_letter(const char **s, char *before) {
     const char *at = *s + (*before ? strspn(*s, SEPARATORS) : 0);

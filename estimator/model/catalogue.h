@@ -5,10 +5,10 @@
  *       size is stored separately; a row may have the facts of another one but for some keys
  *   C2  the owner of an id is compared as well: a repository of another owner may hold another
  *       architecture under the same name, so it is not taken for this one
- *   C3  variants share a row when their architectures do (base and instruct); token ids of the
- *       variants may differ, no byte of a plan depends on them
- *   C4  `-`, `_`, `.`, `:` and a space are one separator, which may be missing before a digit, and
+ *   C3  `-`, `_`, `.`, `:` and a space are one separator, which may be missing before a digit, and
  *       letter case does not matter: "qwen2.5:7b" has the letters of "Qwen2.5-7B"
+ * Variants share a row when their architectures do (base and instruct); token ids of the variants
+ * may differ, no byte of a plan depends on them.
  * Adding a model: a row in catalogue_rows.c; one with sizes of its own has its directory and its
  * counts in tests/model/configs.
  * Use: const struct pl_known_model *k = pl_catalogue_find("Qwen/Qwen2.5-7B-Instruct", NULL);

@@ -4,7 +4,7 @@
  *   C1  what llama.cpp's converter has put into names, tensors or code is put back: the family, the
  *       size of the vocabulary, a tied head, biases, the frequencies of Llama 3.1, the factors of
  *       LongRoPE
- *   C2  what has no key of the family's class is refused by name, never dropped
+ * What has no key of the family's class is refused by name, never dropped.
  * Source of the keys: github.com/ggml-org/llama.cpp, gguf-py/gguf/constants.py, class Keys, and
  * convert_hf_to_gguf.py. */
 #ifndef PL_ESTIMATOR_MODEL_GGUF_CONFIG_H

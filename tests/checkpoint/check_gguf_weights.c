@@ -166,6 +166,7 @@ static void check_rope(const struct pl_rope *a, const struct pl_rope *b) {
     }
 }
 
+/* C1 of gguf_config.h */
 START_TEST(the_metadata_is_the_config) {
     static struct pl_model m, wanted;
     const char *name = models[_i];
@@ -231,7 +232,7 @@ static uint32_t draw(uint32_t *state) {
     return *state >> 8;
 }
 
-/* Bytes of the header, whose lengths and counts are what a reader trusts. */
+/* P1 of gguf_parse.h: Bytes of the header, whose lengths and counts are what a reader trusts. */
 START_TEST(damaged_files_never_crash) {
     char dir[SCRATCH_PATH];
     size_t n;
@@ -255,6 +256,7 @@ START_TEST(damaged_files_never_crash) {
 }
 END_TEST
 
+/* P1 of gguf_parse.h */
 START_TEST(a_header_that_is_cut_is_no_error_until_the_file_ends) {
     struct pl_gguf_header h;
     size_t n;

@@ -1,5 +1,7 @@
 /* check_catalogue.c - the built-in models say what the published config.json files say; names lead
  * where they should, through directories, the hub cache and the catalogue. */
+#include "estimator/config/job_text.h"
+#include "estimator/find/find.h"
 #include "estimator/model/catalogue.h"
 #include "estimator/model/model.h"
 #include "estimator/model/resolve.h"
@@ -50,6 +52,7 @@ static struct counts published_counts(const char *name) {
     return c;
 }
 
+/* C1 */
 START_TEST(a_row_reads_as_the_published_file_does) {
     static struct pl_model built_in, published; /* zeroed: padding compares too */
     struct pl_diag d = {0};
@@ -133,7 +136,7 @@ static const char *respelt(const char *name, char separator) {
     return out;
 }
 
-/* No two rows share a spelling, so that no name is taken for another model's. */
+/* C3: No two rows share a spelling, so that no name is taken for another model's. */
 START_TEST(every_id_is_found_however_its_words_are_separated) {
     const struct pl_known_model *k = known(_i);
     char id[PL_KNOWN_ID];
@@ -173,6 +176,7 @@ static const struct {
     {"", NULL},
 };
 
+/* C2 */
 START_TEST(letter_case_does_not_matter_and_owners_do) {
     const struct pl_known_model *k = pl_catalogue_find(names[_i].name, NULL);
     if (names[_i].row)
@@ -270,6 +274,7 @@ static const struct {
     {NULL, NULL, ".cache/huggingface/hub"},
 };
 
+/* H1 of hub_cache.h, R2 of resolve.h */
 START_TEST(the_hub_cache_is_found_where_each_variable_puts_it) {
     struct pl_model_ref ref;
     struct pl_diag d = {0};
@@ -285,6 +290,7 @@ START_TEST(the_hub_cache_is_found_where_each_variable_puts_it) {
 }
 END_TEST
 
+/* R4 of resolve.h */
 START_TEST(a_model_is_found_in_the_cache_by_the_id_that_its_name_means) {
     struct pl_model_ref ref;
     struct pl_text notes = {0};
@@ -301,6 +307,7 @@ START_TEST(a_model_is_found_in_the_cache_by_the_id_that_its_name_means) {
 }
 END_TEST
 
+/* R1 of resolve.h */
 START_TEST(a_directory_wins_over_the_cache_and_the_cache_over_the_catalogue) {
     struct pl_model_ref ref;
     make_snapshot(".cache/huggingface/hub", "models--Qwen2.5-7B", "1", "1");
@@ -333,6 +340,7 @@ END_TEST
 /* refs/main: a snapshot that is gone, nothing, a way out of the cache. */
 static const char *const bad_refs[] = {"gone", "", "../../..", "..", "\n"};
 
+/* R3 of resolve.h */
 START_TEST(a_broken_cache_is_named_and_only_a_known_model_passes_it_over) {
     struct pl_model_ref ref;
     struct pl_text notes = {0};
@@ -350,6 +358,33 @@ START_TEST(a_broken_cache_is_named_and_only_a_known_model_passes_it_over) {
     ck_assert_ptr_nonnull(strstr(d.message, "the hub cache of `me/mine` is broken"));
     ck_assert_ptr_null(ref.config);
     ck_assert_str_eq(pl_text_str(&notes), "");
+}
+END_TEST
+
+static void expect_tokenizer(const struct pl_job *job, const char *expected) {
+    char *path;
+    struct pl_diag d = {0};
+    ck_assert_msg(pl_find_tokenizer(job, &path, &d) == PL_ERR_OK, "%s", d.message);
+    ck_assert_str_eq(path, expected);
+    free(path);
+}
+
+/* F1 of find.h, F2 of find.h */
+START_TEST(a_tokenizer_is_the_one_that_is_named_or_that_of_the_model) {
+    struct pl_job job;
+    ck_assert_int_eq(pl_job_defaults(&job, NULL), PL_ERR_OK);
+    make_dirs(in_dir(dir, "m"));
+    file_write(in_dir(dir, "m/config.json"), "{}");
+    ck_assert_int_eq(pl_job_set(&job, "model", in_dir(dir, "m"), NULL), PL_ERR_OK);
+    expect_tokenizer(&job, in_dir(dir, "m/"));
+    ck_assert_int_eq(pl_job_set(&job, "tokenizer", "own.json", NULL), PL_ERR_OK);
+    expect_tokenizer(&job, "own.json");
+    job.path = strdup(in_dir(dir, "job.yaml"));
+    file_write(in_dir(dir, "own.json"), "{}");
+    expect_tokenizer(&job, in_dir(dir, "own.json"));
+    ck_assert_int_eq(chdir(dir), 0);
+    expect_tokenizer(&job, "own.json");
+    pl_job_finish(&job);
 }
 END_TEST
 
@@ -418,6 +453,7 @@ int main(void) {
     tcase_add_test(tc, without_a_cache_the_catalogue_answers_and_has_no_weights);
     tcase_add_loop_test(tc, a_broken_cache_is_named_and_only_a_known_model_passes_it_over, 0,
                         COUNT(bad_refs));
+    tcase_add_test(tc, a_tokenizer_is_the_one_that_is_named_or_that_of_the_model);
     tcase_add_test(tc, an_unknown_name_says_where_it_was_looked_for_and_what_is_near);
     tcase_add_loop_test(tc, what_reads_like_a_path_is_one_whether_it_exists_or_not, 0,
                         COUNT(paths));

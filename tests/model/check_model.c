@@ -326,6 +326,7 @@ static const struct {
      "more than 1048576 columns"},
 };
 
+/* M1 of model.h, M2 of model.h, F2 of families.h, H1 of hf_json.h */
 START_TEST(what_would_change_the_arithmetic_is_refused) {
     static struct pl_model m;
     struct pl_diag d;
@@ -337,6 +338,7 @@ START_TEST(what_would_change_the_arithmetic_is_refused) {
 }
 END_TEST
 
+/* F1 of families.h */
 START_TEST(absent_keys_take_the_defaults_of_the_family) {
     static const struct {
         const char *type;
@@ -477,6 +479,7 @@ START_TEST(a_default_token_beyond_the_vocabulary_is_none) {
 }
 END_TEST
 
+/* H2 of hf_json.h */
 START_TEST(tokens_may_be_numbers_lists_or_null) {
     ck_assert_uint_eq(changed("{}").eos[0], 2);
     struct pl_model m = changed("{\"eos_token_id\":[7,8,9]}");

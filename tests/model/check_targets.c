@@ -65,6 +65,7 @@ static uint32_t parts_of_layer(const struct pl_model *m, const struct pl_targets
     return mask;
 }
 
+/* V1 */
 START_TEST(the_modules_are_those_of_peft) {
     const struct pl_model m = model();
     const json_t *row = recorded[_i];
@@ -118,6 +119,7 @@ static const struct {
      "the targets are a regular expression"},
 };
 
+/* V2 */
 START_TEST(settings_that_choose_nothing_are_refused_by_name) {
     const struct pl_model m = model();
     struct pl_target_choice c = {.modules = {&wrong[_i].module, 1},

@@ -42,6 +42,7 @@ static void check_line(const struct pl_tokenizer *t, struct pl_tokenizer_scratch
     pl_token_list_finish(&out);
 }
 
+/* T1 */
 START_TEST(ids_are_those_of_transformers) {
     struct pl_tokenizer *t = open_one(names[_i]);
     struct pl_tokenizer_scratch *s;
@@ -77,6 +78,7 @@ START_TEST(the_first_token_and_the_template_come_from_the_file) {
 }
 END_TEST
 
+/* T2 */
 START_TEST(only_two_names_are_texts_of_the_file) {
     static const char *const others[] = {"vocab.json", "tokenizer.json.gz", "chat_template.jinja"};
     struct pl_text text = {0};
