@@ -61,6 +61,7 @@ START_TEST(an_element_that_is_not_finite_is_found_where_it_stands) {
 }
 END_TEST
 
+/* N1 of finite.h */
 START_TEST(other_types_are_said_to_be_what_they_are) {
     static const char *const whole[] = {"I64", "U64", "I32", "U32", "I16",
                                         "U16", "I8",  "U8",  "BOOL"};

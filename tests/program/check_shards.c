@@ -24,9 +24,10 @@ START_TEST(the_ranges_of_ranks_make_a_whole) {
         for (uint32_t r = 0; r < ranks; r++) {
             const struct pl_shard s = pl_shard_of(rows, block, ranks, r);
             const uint64_t own = pl_u64_div_up(s.rows, block);
-            ck_assert_uint_eq(s.row0, next); /* H1 */
+            ck_assert_uint_eq(s.row0, next); /* H1 of shard_rows.h */
             ck_assert(own == most || own + 1 == most);
-            ck_assert(s.rows == 0 || s.row0 * cols % PL_SHARD_ALIGN == 0); /* H2 */
+            /* H2 of shard_rows.h */
+            ck_assert(s.rows == 0 || s.row0 * cols % PL_SHARD_ALIGN == 0);
             next += s.rows;
         }
         ck_assert_uint_eq(next, rows);

@@ -96,6 +96,7 @@ static const struct {
               {8, 1, 2048, 8},  {8, 8, 64, 0},    {3, 1, 16384, 2},  {14, 2, 0, 7}};
 enum { GROUPS = sizeof groups / sizeof *groups };
 
+/* W1 of workspace_cuda_attention.h */
 START_TEST(few_tokens_divide_the_heads_of_a_group) {
     const struct pl_traits cuda = pl_traits_cuda(90), cpu = pl_traits_cpu(2);
     struct pl_attr a = {
@@ -103,6 +104,10 @@ START_TEST(few_tokens_divide_the_heads_of_a_group) {
     ck_assert_uint_eq(pl_attention_key_parts(&cpu, &a, groups[_i].tokens), 0);
     a.key_parts = pl_attention_key_parts(&cuda, &a, groups[_i].tokens);
     ck_assert_uint_eq(a.key_parts, groups[_i].parts);
+    for (uint32_t sm = 75; sm <= 120; sm += 45) {
+        const struct pl_traits other = pl_traits_cuda(sm);
+        ck_assert_uint_eq(pl_attention_key_parts(&other, &a, groups[_i].tokens), a.key_parts);
+    }
     /* A part without heads would leave its sums unwritten. */
     const uint32_t group = a.heads / a.kv_heads;
     if (a.key_parts)
