@@ -3,7 +3,7 @@
  * In: struct pl_plan.  Out: text or bytes appended to a struct pl_text.  Needs: plan. No I/O.
  *   V1  every figure is read off the plan; a picture computes pixels and nothing else
  *   V2  a picture needs no font, script or file but itself, and has a layout for any input
- *   V3  a failure to allocate is sticky in the text (`failed`), as everywhere
+ * A failure to allocate is sticky in the text (`failed`), as everywhere.
  * Use: pl_svg_vram(plan, budget, 0, 0, "SmolLM2", &text); fputs(pl_text_str(&text), file); */
 #ifndef PL_ESTIMATOR_PICTURE_PICTURE_H
 #define PL_ESTIMATOR_PICTURE_PICTURE_H

@@ -56,6 +56,7 @@ START_TEST(a_plan_with_bytes_in_every_category_is_laid_out) {
 }
 END_TEST
 
+/* V2 of picture.h */
 START_TEST(plans_of_any_size_are_laid_out) {
     for (int shift = -27; shift <= 30; shift += 3) {
         toy_plan_init(&toy);

@@ -73,6 +73,7 @@ static void check_phase(const json_t *phase) {
     free(live);
 }
 
+/* V1 of picture.h, SW1 */
 START_TEST(every_phase_has_the_live_bytes_of_the_plan) {
     const json_t *phases = json_object_get(timeline, "phases");
     size_t n = 0, i;
@@ -118,7 +119,7 @@ START_TEST(a_budget_that_is_not_known_is_null) {
 }
 END_TEST
 
-/* Fifty columns for two thousand operations. */
+/* SW2: Fifty columns for two thousand operations. */
 START_TEST(an_operation_that_stands_for_others_is_the_fullest) {
     struct pl_sweep s;
     uint32_t op_of[50], peak_column = 50;
