@@ -2,7 +2,7 @@
  *
  * In: a parameter count, a precision, a few dimensions.  Out: gigabytes (10^9 bytes), approximate.
  * Needs: base. No I/O.
- *   T1  nothing here reaches a plan or a verdict about a model: those come from program/ and plan/
+ * Nothing here reaches a plan or a verdict about a model: those come from program/ and plan/.
  *   T2  results are rounded as Python's round(x, 2), the language the formulas were published in
  *   T3  a published figure and the formula printed with it may differ; both are kept, by name
  *       (pl_rule_edition), and neither is bent to meet the other

@@ -42,6 +42,7 @@ static const struct row shown[] = {
     {8, "nf4", .inference = true, .bill = {4.0, 0, 0, 0, 4.5}},
 };
 
+/* T3 */
 START_TEST(the_shown_output_comes_out_part_by_part) {
     expect_bill(&shown[_i], PL_RULE_SHOWN);
 }
@@ -64,6 +65,7 @@ static const struct row listed[] = {
      .bill = {26.8, 0.01, 0.03, 0.49, 27.83}},
 };
 
+/* T3 */
 START_TEST(the_listing_is_followed_to_the_last_digit) {
     expect_bill(&listed[_i], PL_RULE_LISTED);
 }
@@ -82,7 +84,7 @@ START_TEST(inference_has_three_keys_and_training_six) {
 }
 END_TEST
 
-/* Python: round(0.125, 2) == 0.12, round(0.375, 2) == 0.38, round(2.675, 2) == 2.67. */
+/* T2: Python: round(0.125, 2) == 0.12, round(0.375, 2) == 0.38, round(2.675, 2) == 2.67. */
 START_TEST(halves_round_as_python_rounds_them) {
     ck_assert_double_eq(pl_rule_round(0.125), 0.12);
     ck_assert_double_eq(pl_rule_round(0.375), 0.38);

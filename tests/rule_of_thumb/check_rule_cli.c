@@ -204,6 +204,7 @@ START_TEST(every_table_is_a_choice_of_the_flag_and_an_answer) {
 }
 END_TEST
 
+/* B1 of rule_tables.h */
 START_TEST(a_table_takes_the_inputs_it_is_given) {
     json_t *root = ask(0, (const char *[]){"--table", "freezing", "--params-billions", "4",
                                            "--trained-layers", "8", "--vram-gb", "24", NULL});

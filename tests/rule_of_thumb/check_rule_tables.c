@@ -156,6 +156,7 @@ static const struct {
     {"samples", 8, "document_says", "39 GB of host memory"},
 };
 
+/* B1 */
 START_TEST(a_published_word_is_repeated) {
     fill(words[_i].table);
     ck_assert_str_eq(text_of(cell(words[_i].row, words[_i].column)), words[_i].text);
@@ -235,6 +236,7 @@ START_TEST(accumulation_reaches_an_effective_batch_that_is_no_power_of_two) {
 }
 END_TEST
 
+/* B2 */
 START_TEST(every_table_is_whole_as_text_and_as_json) {
     size_t n;
     const struct pl_rule_table_info *info = &pl_rule_table_list(&n)[_i];
