@@ -74,7 +74,7 @@ static bool needs_definition(const struct pl_program *p, const struct pl_op *o, 
     return t->scope == PL_SCOPE_STEP && !input && !scratch && !overwritten && !filled_by_rows;
 }
 
-/* R1: contents expected are the contents there. */
+/* R1 of program.h, B2 of emit.h: contents expected are the contents there. */
 static pl_err check_versions(struct checker *c, uint32_t op) {
     const struct pl_op *o = &c->p->ops[op];
     for (int i = 0; i < o->n_in; i++) {
@@ -115,7 +115,7 @@ static pl_err misfit(const struct checker *c, uint32_t op, const struct pl_opera
                        pl_op_name(c->p->ops[op].kind), pl_text_str(&wanted));
 }
 
-/* R5 of one operand: there if it has to be, of a type and shape of its row. */
+/* R5 of program.h for one operand: there if it has to be, of a type and shape of its row. */
 static bool operand_fits(const struct checker *c, const struct pl_operand_row *row,
                          const struct pl_operand *o, struct pl_dims *dims) {
     if (o->id == PL_NONE) return pl_operand_may_be_absent(row);
@@ -129,7 +129,7 @@ static bool same_window(const struct pl_operand *a, const struct pl_operand *b) 
                                                    a->row0 == b->row0 && a->nrows == b->nrows));
 }
 
-/* R5: an output in place is the input of its name, there or not. */
+/* R5 of program.h: an output in place is the input of its name, there or not. */
 static bool in_place_fits(const struct pl_op_row *row, const struct pl_op *o, int out) {
     if (!pl_operand_in_place(&row->out[out])) return true;
     for (int i = 0; i < row->n_in; i++)
@@ -138,7 +138,8 @@ static bool in_place_fits(const struct pl_op_row *row, const struct pl_op *o, in
     return false;
 }
 
-/* R5. Twice: dimensions that follow from others are known once all operands were seen. */
+/* R5 of program.h. Twice: dimensions that follow from others are known once all operands were
+ * seen. */
 static pl_err check_row(const struct checker *c, uint32_t op) {
     const struct pl_op *o = &c->p->ops[op];
     const struct pl_op_row *row = &pl_op_rows[o->kind];
@@ -185,6 +186,7 @@ static pl_err enter(struct checker *c, uint32_t op, uint32_t id) {
     uint64_t offset = c->plan->places[id].offset;
     enum pl_tensor_place place = c->p->tensors[id].place;
     uint32_t *live = c->live[place], at = c->n_live[place];
+    /* P2 of plan.h */
     if (offset % c->p->traits.align_bytes) return broken(c, op, id, "is not aligned");
     while (at > 0 && c->plan->places[live[at - 1]].offset > offset)
         at--;

@@ -2,7 +2,7 @@
  *
  * In: a program.  Out: the runs of layers that repeat, and their ops in each pass over the layers.
  * Needs: program. No I/O.
- *   L1  a run has kept layers on either side (brief.h)
+ * A run has kept layers on either side (brief.h).
  *   L2  the copies of a run are next to it: after it in a pass upwards, before it in one downwards.
  *       A brief program has none of their ops
  * Use: pl_layer_runs_find(p, phase, &runs, &d); ... pl_layer_runs_finish(&runs); */

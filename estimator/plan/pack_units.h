@@ -1,8 +1,8 @@
 /* pack_units.h - intervals that are placed together.
  *
  * In: intervals (pack.h).  Out: which of them share an offset.
- *   U1  rows of a unit are next to each other, of equal bytes, and in the order of time: no two of
- *       them live at the same op
+ * Rows of a unit are next to each other, of equal bytes, and in the order of time: no two of them
+ * live at the same op.
  * Needs: pack. */
 #ifndef PL_ESTIMATOR_PLAN_PACK_UNITS_H
 #define PL_ESTIMATOR_PLAN_PACK_UNITS_H

@@ -2,11 +2,10 @@
  *
  * In: a program, and how much of its capacity a step uses.  Out: FLOPs, bytes, seconds on a nominal
  * machine.  Needs: card.
- *   T1  the figures of the nominal machine are constants, so a choice made by them is the same
- *       everywhere and at every time; they are good for comparing plans, not for a clock
- *   T2  they become times only with ratios that were measured where the job runs (runtime), one for
- *       each class of ops: how a machine compares with the nominal one differs between the classes,
- *       and hardly within one
+ * The figures of the nominal machine are constants, so a choice made by them is the same everywhere
+ * and at every time; they are good for comparing plans, not for a clock. They become times only
+ * with ratios that were measured where the job runs (runtime), one for each class of ops: how a
+ * machine compares with the nominal one differs between the classes, and hardly within one.
  * An op takes the longer of its arithmetic and its traffic (Williams et al., Roofline, CACM 2009),
  * plus the time of its start. Ops run one after another, copies to and from host memory included.
  * The time of an op of the host is its time on the nominal CPU. */

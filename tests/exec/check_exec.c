@@ -150,6 +150,7 @@ START_TEST(running_and_binding_again_ask_for_no_memory) {
         ck_assert_int_eq(pl_exec_bind(&e, &job, &batch, &diag), PL_ERR_OK);
     }
     ck_assert_uint_eq(pl_alloc_requests(), requests);
+    /* R3 of program.h */
     ck_assert_uint_eq(dev->allocations + dev->host_allocations, allocations);
     close_plan();
 }

@@ -234,6 +234,7 @@ static uint64_t moments_of(uint64_t n, bool has_rare_rows) {
     return n < 4096 || has_rare_rows ? 8 * n : 2 * n + 2 * 4 * ((n + 255) / 256);
 }
 
+/* M1 of optimizer_rows.h */
 START_TEST(moments_in_8_bits_follow_the_tensors_of_the_files) {
     struct pl_model m;
     struct pl_planned p;

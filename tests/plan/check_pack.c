@@ -18,9 +18,11 @@ static bool share_an_op(const struct pl_interval *a, const struct pl_interval *b
     return a->first <= b->last && b->first <= a->last;
 }
 
+/* K1, K2: the bytes of all intervals here are multiples of 256. */
 static void assert_valid(const struct pl_interval *rows, uint32_t n, const struct pl_packing *p) {
     for (uint32_t i = 0; i < n; i++) {
         ck_assert_uint_le(rows[i].offset + rows[i].bytes, p->bytes);
+        ck_assert_uint_eq(rows[i].offset % 256, 0);
         for (uint32_t j = 0; j < i; j++) {
             bool apart = rows[i].offset + rows[i].bytes <= rows[j].offset ||
                          rows[j].offset + rows[j].bytes <= rows[i].offset;

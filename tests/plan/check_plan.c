@@ -30,6 +30,7 @@ static void assert_tight(const struct pl_plan *plan, double limit, const char *w
                   100 * over / (double)bound);
 }
 
+/* F1 of fold.h: pl_plan_check() looks at the places in the whole program. */
 START_TEST(every_model_mode_and_level_is_packed_tightly_and_checked) {
     struct pl_model m;
     pl_test_model(pl_test_models[_i], &m);

@@ -57,11 +57,13 @@ static void make(struct instance *t, uint64_t seed) {
     t->units.n_ops = OPS;
 }
 
+/* R1 */
 static void assert_valid(const struct instance *t) {
     const uint32_t n = t->units.n ? t->ends[t->units.n - 1] : 0;
     for (uint32_t i = 0; i < n; i++) {
         const struct pl_interval *a = &t->rows[i];
         ck_assert_uint_le(a->offset + a->bytes, t->packing.bytes);
+        ck_assert_uint_eq(a->offset % GRAIN, 0);
         for (uint32_t j = 0; j < i; j++) {
             const struct pl_interval *b = &t->rows[j];
             const bool apart =
@@ -149,6 +151,7 @@ START_TEST(more_rows_of_equal_layers_change_no_offset) {
 }
 END_TEST
 
+/* R2 */
 START_TEST(a_packing_that_cannot_be_lowered_stays_as_it_is) {
     struct instance t;
     make(&t, (uint64_t)_i + 500);

@@ -24,7 +24,7 @@ static struct pl_step_time time_of(uint32_t offload, const struct pl_traits *tra
     return t;
 }
 
-/* Weights of a 7B model come twice a step, in 16 bits. */
+/* ST2: Weights of a 7B model come twice a step, in 16 bits. */
 START_TEST(copies_of_a_gpu_run_while_it_computes) {
     static const uint32_t sms[] = {89, 120};
     const struct pl_traits traits = pl_traits_cuda(sms[_i]);
@@ -37,6 +37,7 @@ START_TEST(copies_of_a_gpu_run_while_it_computes) {
 }
 END_TEST
 
+/* ST2 */
 START_TEST(without_a_stream_of_their_own_they_are_ops_like_any_other) {
     const struct pl_traits cpu = pl_traits_cpu(2), gpu = pl_traits_cuda(90);
     const struct pl_step_time on_cpu = time_of(PL_OFFLOAD_WEIGHTS, &cpu);

@@ -219,8 +219,8 @@ static const struct {
                 {"Qwen3-4B", 0, 0, CLIPPED},
                 {"SmolLM3-3B", 0, PL_TEST_VARIANTS + 5, CLIPPED}};
 
-/* Every life and every size, with the head in one chunk so that the ops of both are counted alike.
- */
+/* E1 of expand.h, L2 of layer_runs.h: Every life and every size, with the head in one chunk so that
+ * the ops of both are counted alike. */
 START_TEST(expanded_intervals_are_those_of_the_whole) {
     const struct pl_traits t = pl_traits_cuda(89);
     pl_test_model(expanded[_i].model, &model);

@@ -102,7 +102,7 @@ static void put_digest(const char *model, int mode, const char *backend, const c
         expect_line(line);
 }
 
-/* _i: model and mode. */
+/* D1 of plan_digest.h: _i: model and mode. */
 START_TEST(programs_and_their_places_are_those_of_the_list) {
     const struct pl_traits traits[] = {pl_traits_cpu(2), pl_traits_cuda(80)};
     static const char *const names[] = {"cpu", "cuda"};

@@ -61,6 +61,7 @@ static void finish(struct planned *p) {
 
 static const char *const families[] = {"llama", "qwen2", "qwen3", "phi3"};
 
+/* E2, E3 */
 START_TEST(every_targeted_matrix_has_buffers_of_its_own_and_one_product) {
     struct planned p;
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
@@ -92,7 +93,7 @@ START_TEST(every_targeted_matrix_has_buffers_of_its_own_and_one_product) {
 }
 END_TEST
 
-/* The MLP of one layer is wider: its down projection has buffers of as many columns. */
+/* E2: The MLP of one layer is wider: its down projection has buffers of as many columns. */
 START_TEST(a_row_has_buffers_for_every_number_of_columns) {
     const struct pl_traits traits = pl_traits_cpu(THREADS);
     struct pl_job_shape shape = {
@@ -129,6 +130,7 @@ START_TEST(a_row_has_buffers_for_every_number_of_columns) {
 }
 END_TEST
 
+/* E1 */
 START_TEST(bytes_do_not_grow_with_the_layers_nor_past_the_stretch) {
     struct planned few, many, wide;
     plan(&few, pl_program_create_merge, "llama", 1, 64, "all-linear", 8);

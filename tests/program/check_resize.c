@@ -94,6 +94,7 @@ static void compare_bytes(const struct pl_plan *a, const struct pl_plan *b) {
     }
 }
 
+/* F2 of fold.h */
 START_TEST(a_brief_plan_has_the_bytes_of_the_whole) {
     uint32_t shortened = 0;
     prepare(_i);
@@ -140,6 +141,7 @@ static bool resize(struct pl_planned *p, const struct pl_job_shape *s) {
     return true;
 }
 
+/* Z1 */
 START_TEST(a_resized_program_is_the_one_that_is_built) {
     uint32_t resized = 0;
     prepare(_i);

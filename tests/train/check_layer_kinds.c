@@ -107,6 +107,7 @@ static const struct {
 };
 enum { LEVELS = sizeof levels / sizeof *levels };
 
+/* T2 of tape.h */
 START_TEST(a_level_of_recomputation_changes_no_bit) {
     const int k = _i % LEVELS;
     give(_i / LEVELS);

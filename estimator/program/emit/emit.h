@@ -3,7 +3,7 @@
  * A builder appends tensors and ops and remembers how often each tensor was written, so that every
  * operand carries the version it means (R1). Errors are sticky: emit freely, check `err` at the
  * end.
- *   B1  `phase`, `layer`, `backward`, `recompute` are stamped on everything that is appended
+ * `phase`, `layer`, `backward`, `recompute` are stamped on everything that is appended.
  *   B2  a struct pl_val names one content of one tensor; using it after the tensor was rewritten
  *       is a defect that pl_plan_check reports */
 #ifndef PL_ESTIMATOR_PROGRAM_EMIT_EMIT_H

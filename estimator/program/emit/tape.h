@@ -3,8 +3,8 @@
  *
  * In: calls of pl_tape_* in the order of the forward pass, each of which appends its ops at once
  * and writes a step down.  Out: pl_tape_backward(), the ops of the gradient.  Needs: emit.h.
- *   T1  a family writes its forward pass only: each kind of step knows its gradient, the values
- *       which that reads, and how to compute them again
+ * A family writes its forward pass only: each kind of step knows its gradient, the values which
+ * that reads, and how to compute them again.
  *   T2  a recompute level is a set of parts whose values are kept; what the gradient reads and is
  *       not kept is made again, by the ops of the forward pass on the same inputs: the same bits
  *   T3  it is made again just before a product reads it, together with what the steps between that
