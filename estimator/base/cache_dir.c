@@ -8,11 +8,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static void write_hex(const unsigned char *bytes, size_t n, struct pl_build_id *out) {
-    for (size_t i = 0; i < n && i < PL_BUILD_ID_BYTES; i++)
-        snprintf(out->hex + 2 * i, 3, "%02x", bytes[i]);
-}
-
 /* The note's name is padded to four bytes: "GNU\0" fills them. */
 static void search_notes(const char *at, size_t left, struct pl_build_id *out) {
     while (left >= sizeof(ElfW(Nhdr))) {
@@ -22,7 +17,9 @@ static void search_notes(const char *at, size_t left, struct pl_build_id *out) {
         if (left < sizeof h + name + desc) return;
         if (h.n_type == NT_GNU_BUILD_ID && h.n_namesz == 4 &&
             memcmp(at + sizeof h, "GNU", 4) == 0) {
-            write_hex((const unsigned char *)at + sizeof h + name, h.n_descsz, out);
+            const unsigned char *id = (const unsigned char *)at + sizeof h + name;
+            for (size_t i = 0; i < h.n_descsz && i < PL_BUILD_ID_BYTES; i++)
+                snprintf(out->hex + 2 * i, 3, "%02x", id[i]);
             return;
         }
         at += sizeof h + name + desc;

@@ -59,10 +59,6 @@ void pl_digest_add(struct pl_digest *h, const void *data, size_t n) {
     memcpy(h->held, p, n);
 }
 
-static uint64_t merge(uint64_t x, uint64_t lane) {
-    return (x ^ round64(0, lane)) * P1 + P4;
-}
-
 static uint64_t tail(uint64_t x, const unsigned char *p, size_t n) {
     for (; n >= 8; p += 8, n -= 8)
         x = rotate(x ^ round64(0, word64(p)), 27) * P1 + P4;
@@ -82,7 +78,7 @@ uint64_t pl_digest_value(const struct pl_digest *h) {
         x = rotate(h->lane[0], 1) + rotate(h->lane[1], 7) + rotate(h->lane[2], 12) +
             rotate(h->lane[3], 18);
         for (int i = 0; i < 4; i++)
-            x = merge(x, h->lane[i]);
+            x = (x ^ round64(0, h->lane[i])) * P1 + P4;
     }
     x = tail(x + h->bytes, h->held, (size_t)(h->bytes % STRIPE));
     x = (x ^ x >> 33) * P2;

@@ -14,11 +14,6 @@ struct given {
     size_t n;
 };
 
-static const char *base_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 /* True if the name ends with one of `ends`, a list that ends with NULL, in any case of letters. */
 static bool name_ends(const char *path, const char *const *ends) {
     const size_t n = strlen(path);
@@ -60,11 +55,6 @@ static bool is_directory(const struct given *g) {
     return stat(g->path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-static bool is_there(const struct given *g) {
-    struct stat st;
-    return stat(g->path, &st) == 0;
-}
-
 static bool is_weights(const struct given *g) {
     static const char *const ends[] = {".safetensors", ".gguf", ".bin", ".pt",
                                        ".pth",         ".ckpt", NULL};
@@ -75,8 +65,9 @@ static bool is_tokenizer(const struct given *g) {
     static const char *const names[] = {"tokenizer.json", "tokenizer_config.json",
                                         "tokenizer.model", "tokenizer.json.gz", NULL};
     static const char *const keys[] = {"added_tokens", "pre_tokenizer", "tokenizer_class", NULL};
+    const char *slash = strrchr(g->path, '/'), *base = slash ? slash + 1 : g->path;
     for (const char *const *name = names; *name; name++)
-        if (strcmp(base_name(g->path), *name) == 0) return true;
+        if (strcmp(base, *name) == 0) return true;
     return first_byte(g) == '{' && has_any_key(g, keys);
 }
 
@@ -144,7 +135,8 @@ static pl_err give_hint(const char *hint, const char *path, struct pl_diag *d) {
 
 pl_err pl_given_as_job(const char *path, const char *bytes, size_t n, struct pl_diag *d) {
     const struct given g = {path, bytes, n < PL_GIVEN_BYTES ? n : PL_GIVEN_BYTES};
-    if (!is_there(&g) || may_be_job(&g)) return PL_ERR_OK;
+    struct stat st;
+    if (stat(path, &st) != 0 || may_be_job(&g)) return PL_ERR_OK;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (!kinds[i].fits(&g)) continue;
         pl_diag_at(d, PL_ERR_CONFIG_FILE, path, 0, 0, "%s", kinds[i].what);

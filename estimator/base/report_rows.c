@@ -117,15 +117,13 @@ void pl_report_finish(struct pl_report *r) {
 
 /* --- reading --------------------------------------------------------------------------------- */
 
-static bool is_same(const char *a, const char *b) {
-    return a == b || (a && b && strcmp(a, b) == 0);
-}
-
 const struct pl_row *pl_report_find(const struct pl_report *r, const char *object,
                                     const char *name) {
-    for (uint32_t i = 0; i < r->n_rows; i++)
-        if (is_same(r->rows[i].object, object) && strcmp(r->rows[i].name, name) == 0)
-            return &r->rows[i];
+    for (uint32_t i = 0; i < r->n_rows; i++) {
+        const char *in = r->rows[i].object;
+        if (object && in ? strcmp(in, object) != 0 : in != object) continue;
+        if (strcmp(r->rows[i].name, name) == 0) return &r->rows[i];
+    }
     return NULL;
 }
 
