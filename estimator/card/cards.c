@@ -151,17 +151,14 @@ static bool is_count(const char *word, size_t n, uint32_t unused) {
            (tolower((unsigned char)word[0]) == 'x' || tolower((unsigned char)word[n - 1]) == 'x');
 }
 
-static bool is_meant(const struct pl_card *c, const char *typed) {
-    return c->kind == PL_CARD_MIG || !any_word(typed, is_other_size, c->nameplate_gb);
-}
-
 const struct pl_card *pl_card_named(const char *typed, bool *ambiguous) {
     *ambiguous = false;
     if (strnlen(typed, TYPED_MAX + 1) > TYPED_MAX) return NULL;
     const bool slice = any_word(typed, is_slice, 0);
     const struct pl_card *best = find_exact(typed);
     if (!best) best = pl_card_find(typed);
-    if (best && (best->kind == PL_CARD_MIG) == slice) return is_meant(best, typed) ? best : NULL;
+    if (best && (best->kind == PL_CARD_MIG) == slice)
+        return slice || !any_word(typed, is_other_size, best->nameplate_gb) ? best : NULL;
     best = NULL;
     for (size_t i = 0; i < N_CARDS; i++) {
         if ((cards[i].kind == PL_CARD_MIG) != slice) continue;

@@ -208,15 +208,11 @@ static pl_err read_yaml(struct pl_job *job, const char *name, const char *yaml, 
 
 /* ---- overrides ---- */
 
-/* Text that opens a quote or a bracket is YAML. All other text is taken as it stands, as a shell
- * user means it: a path may hold `: ` or ` #`. */
-static bool is_yaml_value(const char *value) {
-    return *value && strchr("\"'[{", *value);
-}
-
 static pl_err assign_text(struct pl_job *job, struct pl_key_input *in, const char *value) {
     struct pl_document doc;
-    if (is_yaml_value(value)) {
+    /* Text that opens a quote or a bracket is YAML. All other text is taken as it stands, as a
+     * shell user means it: a path may hold `: ` or ` #`. */
+    if (*value && strchr("\"'[{", *value)) {
         PL_TRY(pl_document_parse(&doc, in->origin, value, strlen(value), in->d));
         for (uint32_t i = 0; i < doc.n; i++)
             doc.nodes[i].line = doc.nodes[i].column = 0; /* places are those of files */
@@ -319,15 +315,6 @@ pl_err pl_job_drop_useless(struct pl_job *job, struct pl_text *notes, struct pl_
 
 enum purpose { TO_ESTIMATE, TO_TRAIN, TO_GENERATE };
 
-/* Checks the rules between keys; keys that are wrong by themselves are known by now. */
-static pl_err judge(struct pl_job *job, enum purpose purpose, struct pl_text *notes,
-                    struct pl_diag *d) {
-    PL_TRY(pl_job_require_keys(job, purpose != TO_GENERATE, d));
-    PL_TRY(pl_job_drop_useless(job, notes, d));
-    PL_TRY(pl_job_validate(job, d));
-    return purpose == TO_TRAIN ? pl_job_require_training(job, d) : PL_ERR_OK;
-}
-
 struct source { /* the source of a configuration */
     const char *name, *yaml;
     uint64_t bytes;
@@ -348,7 +335,11 @@ static pl_err parse(struct pl_job *job, const struct source *from, struct pl_tex
     PL_TRY_GOTO(read_yaml(job, from->name, from->yaml, from->bytes, notes, d), out);
     for (uint32_t i = 0; i < from->n_overrides; i++)
         PL_TRY_GOTO(pl_diag_keep(d, pl_job_assign(job, from->overrides[i], notes, d)), out);
-    PL_TRY_GOTO(judge(job, from->purpose, notes, d), out);
+    /* The rules between keys come last: keys that are wrong by themselves are known by now. */
+    PL_TRY_GOTO(pl_job_require_keys(job, from->purpose != TO_GENERATE, d), out);
+    PL_TRY_GOTO(pl_job_drop_useless(job, notes, d), out);
+    PL_TRY_GOTO(pl_job_validate(job, d), out);
+    if (from->purpose == TO_TRAIN) err = pl_job_require_training(job, d);
 out:
     err = pl_diag_first(d, err);
     if (err != PL_ERR_OK) pl_job_finish(job);

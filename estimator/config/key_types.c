@@ -183,13 +183,6 @@ static pl_err parse_BOOL(const struct pl_key_input *in, void *field) {
                             "write true or false, without quotes");
 }
 
-/* True and FALSE are the words true and false where a key has them among its choices. */
-static const char *canonical_word(const struct pl_node *node) {
-    bool flag;
-    if (node->plain && pl_scalar_bool(node->text, &flag)) return flag ? "true" : "false";
-    return node->text;
-}
-
 static bool suggest_word(const struct pl_key_input *in, const char *word) {
     char buf[MAX_CHOICES][PL_CHOICE_BYTES];
     const char *names[MAX_CHOICES];
@@ -222,7 +215,9 @@ static pl_err wrong_choice(const struct pl_key_input *in, const char *word) {
 static pl_err parse_ENUM(const struct pl_key_input *in, void *field) {
     char choice[PL_CHOICE_BYTES];
     if (in->node->kind != PL_NODE_SCALAR) return pl_key_wrong_type(in, in->node, "one word");
-    const char *word = canonical_word(in->node);
+    const char *word = in->node->text;
+    bool flag; /* True and FALSE are the words true and false where these are among the choices */
+    if (in->node->plain && pl_scalar_bool(word, &flag)) word = flag ? "true" : "false";
     for (uint32_t i = 0; pl_key_choice(in->info->choices, i, choice); i++) {
         if (strcmp(word, choice) != 0) continue;
         *(uint32_t *)field = i;

@@ -49,13 +49,6 @@ static bool takes_nothing(const struct pl_row_slice *s) {
     return !s->to.at || ((s->to.at < 0) == (s->from.at < 0) && s->to.at <= s->from.at);
 }
 
-/* Returns a hint for text that datasets reads after the bracket. */
-static const char *hint_after(char c) {
-    return c == '+'   ? "write an entry for each part"
-           : c == '(' ? "a percentage is rounded to the closest row: write the slice alone"
-                      : malformed_hint;
-}
-
 const char *pl_row_slice_parse(const char *text, struct pl_row_slice *out, const char **hint) {
     struct pl_row_slice s = {0};
     bool percent_from, percent_to;
@@ -64,7 +57,9 @@ const char *pl_row_slice_parse(const char *text, struct pl_row_slice *out, const
         !read_bound(&text, ']', &s.to, &percent_to))
         return malformed;
     if (*text) {
-        *hint = hint_after(*text);
+        *hint = *text == '+'   ? "write an entry for each part"
+                : *text == '(' ? "a percentage is rounded to the closest row: write the slice alone"
+                               : malformed_hint;
         return malformed;
     }
     s.percent = percent_from || percent_to;

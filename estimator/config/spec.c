@@ -15,14 +15,10 @@ _Static_assert(sizeof(struct pl_choices) == 4 * sizeof(uint32_t) + 2 * sizeof(ui
 
 /* --- the machine ----------------------------------------------------------------------------- */
 
-/* A device that the job names is for one rank. */
-static void take_ranks(const struct pl_job_facts *f, struct pl_job *job) {
-    if (f->devices) job->devices = f->devices;
-    if (f->are_ranks && job->device == PL_DEVICE_CUDA)
-        job->device = PL_DEVICE_CUDA_AT + f->local_rank;
-}
-
 static void take_machine(const struct pl_job_facts *f, struct pl_job *job) {
+    if (f->devices) job->devices = f->devices;
+    if (f->are_ranks && job->device == PL_DEVICE_CUDA) /* one that the job names is for one rank */
+        job->device = PL_DEVICE_CUDA_AT + f->local_rank;
     if (f->device != PL_DEVICE_AUTO) job->device = f->device;
     if (f->threads) job->threads = f->threads;
     if (f->vram_budget != PL_AUTO_BYTES) job->vram_budget = f->vram_budget;
@@ -76,13 +72,6 @@ static void take_generating(const struct pl_job_facts *f, struct pl_job *job) {
 
 /* --- a run that goes on ---------------------------------------------------------------------- */
 
-/* Sets `gradient_dtype: auto` to what it became when the run began: by its first micro-batch, which
- * recovery and other settings may have made smaller. */
-static void keep_gradients(const char *type, struct pl_job *job) {
-    const enum pl_dtype kept = type ? pl_dtype_by_name(type) : PL_DTYPE_AUTO;
-    if (job->gradient_dtype == PL_DTYPE_AUTO && pl_dtype_is_float(kept)) job->gradient_dtype = kept;
-}
-
 /* Recovery has made the micro-batch smaller, not the step: what it holds, and the type of its
  * gradients, stay what the configuration asks for. */
 static void keep_step_size(const struct pl_kept *k, struct pl_job *job) {
@@ -114,7 +103,12 @@ static void fix_step(uint64_t samples, struct pl_job *job) {
  * library chooses products by their shape. */
 static void take_kept(const struct pl_kept *k, struct pl_job *job) {
     if (!k->is) return;
-    keep_gradients(k->gradient_dtype, job);
+    /* `auto` became a type by the first micro-batch, which recovery and other settings may have
+     * made smaller since. */
+    const enum pl_dtype gradients =
+        k->gradient_dtype ? pl_dtype_by_name(k->gradient_dtype) : PL_DTYPE_AUTO;
+    if (job->gradient_dtype == PL_DTYPE_AUTO && pl_dtype_is_float(gradients))
+        job->gradient_dtype = gradients;
     if (job->mlp_chunk_tokens == PL_AUTO)
         keep_open(k->mlp_chunk_tokens, PL_KEY_mlp_chunk_tokens, job);
     if (job->unpack_buffer == PL_AUTO_BYTES) keep_open(k->unpack_buffer, PL_KEY_unpack_buffer, job);
@@ -169,12 +163,6 @@ void pl_job_settle_choices(struct pl_job *job, const struct pl_decided *x) {
     if (x->one_micro_batch) pl_job_fix_batch(job, x->batch_size, false);
 }
 
-static void take_schedule(const struct pl_job_facts *f, struct pl_job *job) {
-    if (!f->has_warmup) return;
-    job->warmup_steps = f->warmup_steps;
-    job->warmup_ratio = NAN;
-}
-
 /* Keys that are still open become what the program was built with, so that config.resolved.yaml
  * repeats the run. */
 static void take_built(const struct pl_built *b, struct pl_job *job) {
@@ -199,7 +187,10 @@ static void take_plan(const struct pl_job_facts *f, struct pl_job *job) {
     if (f->cut_batch_size) pl_job_cut_step(job, f->cut_batch_size, f->cut_samples);
     if (f->sharding != PL_SHARDING_AUTO) job->sharding = f->sharding;
     pl_job_settle(job, &f->decided);
-    take_schedule(f, job);
+    if (f->has_warmup) {
+        job->warmup_steps = f->warmup_steps;
+        job->warmup_ratio = NAN;
+    }
     take_built(&f->built, job);
 }
 
@@ -207,7 +198,6 @@ static void take_plan(const struct pl_job_facts *f, struct pl_job *job) {
 
 void pl_resolve(struct pl_spec *s) {
     s->job = *s->asked;
-    take_ranks(&s->facts, &s->job);
     take_machine(&s->facts, &s->job);
     take_generating(&s->facts, &s->job);
     take_level(&s->facts, &s->job);
