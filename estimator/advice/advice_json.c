@@ -6,12 +6,6 @@
 #include "estimator/base/json_tree.h"
 #include "estimator/config/key_table.h"
 
-static json_t *price_json(const struct pl_price *p) {
-    struct pl_report r = {0};
-    pl_price_report(p, &r);
-    return pl_report_end(&r);
-}
-
 static json_t *axis_json(const uint32_t *v, uint32_t n) {
     json_t *list = json_array();
     for (uint32_t i = 0; i < n; i++)
@@ -171,7 +165,7 @@ static json_t *advice_json(const struct pl_advice *a, const struct pl_way *way) 
     const uint32_t batch = way ? way->job.batch_size : a->recommended_batch;
     const uint32_t steps = way ? way->steps : a->accumulation;
     struct pl_text command = {0}, yaml = {0};
-    struct pl_report r = {0};
+    struct pl_report r = {0}, price = {0};
     if (way) {
         pl_advice_job_command(pl_advice_verb(&way->job), &way->job, a->q.job, a->q.card, &command);
         pl_advice_job_yaml(&way->job, &yaml);
@@ -188,7 +182,8 @@ static json_t *advice_json(const struct pl_advice *a, const struct pl_way *way) 
     pl_report_known(&r, a->effective_batch);
     pl_report_count(&r, "gradient_accumulation_steps", steps);
     pl_report_known(&r, steps);
-    pl_report_tree(&r, "price", price_json(way ? &way->price : &a->recommended));
+    pl_price_report(way ? &way->price : &a->recommended, &price);
+    pl_report_tree(&r, "price", pl_report_end(&price));
     pl_report_text(&r, "command", &command);
     pl_report_text(&r, "yaml", &yaml);
     return pl_report_end(&r);

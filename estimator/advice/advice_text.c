@@ -116,12 +116,6 @@ static void add_data(const struct page *p) {
 
 /* --- grid ------------------------------------------------------------------------------------ */
 
-static char *grid_figure(uint64_t bytes, char buf[16]) {
-    double gib = (double)bytes / 1073741824.0;
-    snprintf(buf, 16, gib < 10 ? "%.2f" : gib < 1000 ? "%.1f" : "%.0f", gib);
-    return buf;
-}
-
 #define GRID_LABEL 7
 #define GRID_CELL  8
 
@@ -140,8 +134,10 @@ static void add_grid(const struct page *p) {
         for (uint32_t l = 0; l < n; l++) {
             char figure[16];
             const struct pl_price *c = &g->cells[b][l];
-            pl_text_addf(p->out, "%s%*s%s%s", tone(p, c->verdict), GRID_CELL - 1,
-                         grid_figure(c->needed_bytes, figure), mark[c->verdict], p->s->off);
+            const double gib = (double)c->needed_bytes / 1073741824.0;
+            snprintf(figure, sizeof figure, gib < 10 ? "%.2f" : gib < 1000 ? "%.1f" : "%.0f", gib);
+            pl_text_addf(p->out, "%s%*s%s%s", tone(p, c->verdict), GRID_CELL - 1, figure,
+                         mark[c->verdict], p->s->off);
         }
         pl_text_add(p->out, "\n");
     }
@@ -347,18 +343,15 @@ static void add_advice(const struct page *p) {
     pl_advice_yaml(a, p->out);
 }
 
-static void add_lines(const struct page *p, const char *lines) {
-    for (const char *end; *lines; lines = end + (*end == '\n')) {
-        end = lines + strcspn(lines, "\n");
-        pl_text_addf(p->out, "  - %.*s\n", (int)(end - lines), lines);
-    }
-}
-
 static void add_assumptions(const struct page *p) {
     struct pl_text lines = {0};
     pl_estimate_assumptions(&p->a->estimate, &lines);
     heading(p, "assumes", "");
-    add_lines(p, pl_text_str(&lines));
+    const char *line = pl_text_str(&lines);
+    for (const char *end; *line; line = end + (*end == '\n')) {
+        end = line + strcspn(line, "\n");
+        pl_text_addf(p->out, "  - %.*s\n", (int)(end - line), line);
+    }
     p->out->failed |= lines.failed;
     pl_text_finish(&lines);
 }

@@ -34,19 +34,13 @@ static struct pl_job advised_job(const struct pl_advice *a) {
     return job;
 }
 
-static bool has_value(const struct pl_job *job, enum pl_key_id key, struct pl_text *value) {
-    if (!job->given[key]) return false;
-    pl_job_write_key(job, key, value);
-    return value->len > 0;
-}
-
 void pl_advice_job_yaml(const struct pl_job *job, struct pl_text *out) {
     uint32_t n;
     const struct pl_key_info *keys = pl_key_table(&n);
     for (uint32_t i = 0; i < n; i++) {
         struct pl_text value = {0};
-        if (has_value(job, (enum pl_key_id)i, &value))
-            pl_text_addf(out, "%s: %s\n", keys[i].key, pl_text_str(&value));
+        if (job->given[i]) pl_job_write_key(job, (enum pl_key_id)i, &value);
+        if (value.len) pl_text_addf(out, "%s: %s\n", keys[i].key, pl_text_str(&value));
         out->failed |= value.failed;
         pl_text_finish(&value);
     }

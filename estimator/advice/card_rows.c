@@ -37,13 +37,6 @@ static pl_err plan_of(const struct pl_advice *a, uint32_t sm, struct planned_sm 
     return PL_ERR_OK;
 }
 
-static struct pl_budget budget_of(const struct pl_card *card, const struct pl_job *job) {
-    struct pl_budget b = pl_card_budget(card);
-    if (job->vram_margin != PL_AUTO_BYTES) b.margin_bytes = job->vram_margin;
-    pl_budget_predict_comm(&b, pl_job_ranks(job));
-    return b;
-}
-
 pl_err pl_advice_cards(struct pl_advice *a, struct pl_diag *d) {
     struct planned_sm plans[MAX_SM] = {0};
     uint32_t n_plans = 0;
@@ -54,7 +47,9 @@ pl_err pl_advice_cards(struct pl_advice *a, struct pl_diag *d) {
     for (size_t i = 0; i < n && a->n_cards < PL_MAX_CARDS; i++) {
         const struct planned_sm *plan;
         struct pl_question q = a->q;
-        q.budget = budget_of(&cards[i], q.job);
+        q.budget = pl_card_budget(&cards[i]);
+        if (q.job->vram_margin != PL_AUTO_BYTES) q.budget.margin_bytes = q.job->vram_margin;
+        pl_budget_predict_comm(&q.budget, pl_job_ranks(q.job));
         PL_TRY_GOTO(plan_of(a, cards[i].sm, plans, &n_plans, &plan, d), out);
         struct pl_verdict v = pl_gate_judge(plan->planned.plan, &q);
         if (plan->conflicts) v.kind = PL_VERDICT_NO, v.no_kernels = true;

@@ -60,8 +60,8 @@ static pl_err judge_smallest(struct pl_advice *a, struct pl_fleet_row *r, struct
 }
 
 /* The question with all decided, and its price; its plan is held. */
-static pl_err decide(struct pl_advice *a, const struct pl_job *job, uint32_t batch,
-                     struct pl_variant *v, struct pl_price *price, struct pl_diag *d) {
+static pl_err decide_row(struct pl_advice *a, const struct pl_job *job, uint32_t batch,
+                         struct pl_variant *v, struct pl_price *price, struct pl_diag *d) {
     question_of(a, job, batch, v);
     return pl_price_decide(&v->q, &a->trials, price, d);
 }
@@ -75,7 +75,7 @@ static pl_err try_batch(struct pl_advice *a, const struct pl_link *link, uint32_
                         struct pl_fleet_row *r, bool *fits, struct pl_diag *d) {
     struct pl_variant v;
     const struct pl_speed speed = speed_of(a);
-    PL_TRY(decide(a, &r->job, batch, &v, &r->price, d));
+    PL_TRY(decide_row(a, &r->job, batch, &v, &r->price, d));
     *fits = pl_price_fits(&r->price);
     if (!*fits) return PL_ERR_OK;
     r->batch_size = batch;
@@ -107,7 +107,7 @@ static pl_err find_batch(struct pl_advice *a, const struct pl_fleet *f, uint32_t
 static pl_err measure_ranks(struct pl_advice *a, struct pl_fleet_row *r, struct pl_diag *d) {
     struct pl_variant v;
     struct pl_price price;
-    PL_TRY(decide(a, &r->job, r->batch_size, &v, &price, d));
+    PL_TRY(decide_row(a, &r->job, r->batch_size, &v, &price, d));
     for (uint32_t rank = 0; rank + 1 < r->devices; rank++) {
         v.q.rank = rank;
         PL_TRY(pl_price_measure(&v.q, 0, &a->trials, &price, d));
@@ -138,21 +138,14 @@ static pl_err time_of_one(struct pl_advice *a, const struct pl_fleet *f, struct 
     return err;
 }
 
-/* Written into the job, so that what is planned next is what was chosen. */
-static pl_err settle(struct pl_advice *a, struct pl_fleet_row *r, struct pl_diag *d) {
-    struct pl_variant v;
-    struct pl_price price;
-    PL_TRY(decide(a, &r->job, r->batch_size, &v, &price, d));
-    pl_price_settle(&v.q, &r->job);
-    return PL_ERR_OK;
-}
-
 static pl_err time_row(struct pl_advice *a, const struct pl_fleet *f, struct pl_fleet_row *r,
                        struct pl_diag *d) {
     struct pl_variant v;
+    struct pl_price price;
     struct pl_planned whole = {0};
     const struct pl_speed speed = speed_of(a);
-    PL_TRY(settle(a, r, d));
+    PL_TRY(decide_row(a, &r->job, r->batch_size, &v, &price, d));
+    pl_price_settle(&v.q, &r->job); /* so that what is planned next is what was chosen */
     PL_TRY(time_of_one(a, f, r, d));
     question_of(a, &r->job, r->batch_size, &v);
     pl_err err = pl_question_plan(&v.q, NULL, &whole, d);

@@ -18,13 +18,6 @@ static void describe(const struct pl_question *q, enum pl_key_id key, char *out,
     pl_change_write_key(q, key, &line);
 }
 
-/* An error other than PL_ERR_HOST_OOM: the row does not apply. The rules between keys are asked
- * about words alone: numbers and lists pass them, or the plan refuses them. */
-static pl_err apply(const struct pl_change *row, struct pl_variant *v) {
-    PL_TRY(pl_change_make(row, row->settings, v));
-    return row->how == PL_HOW_SET ? pl_job_validate(&v->job, NULL) : PL_ERR_OK;
-}
-
 static double percent_more(double than, double v) {
     return than > 0 ? 100 * (v / than - 1) : 0;
 }
@@ -38,7 +31,11 @@ static pl_err add_knob(struct pl_advice *a, const struct pl_change *row, struct 
     bool has;
     pl_variant_of(&v, &a->q);
     describe(&v.q, row->key, k->from, sizeof k->from);
-    PL_TRY(pl_change_made(apply(row, &v), "the price of a setting", &has, d));
+    /* The rules between keys are asked about words alone: numbers and lists pass them, or the plan
+     * refuses them. */
+    pl_err made = pl_change_make(row, row->settings, &v);
+    if (made == PL_ERR_OK && row->how == PL_HOW_SET) made = pl_job_validate(&v.job, NULL);
+    PL_TRY(pl_change_made(made, "the price of a setting", &has, d));
     if (!has) return PL_ERR_OK;
     describe(&v.q, row->key, k->change, sizeof k->change);
     if (strcmp(k->from, k->change) == 0) return PL_ERR_OK;
@@ -152,14 +149,6 @@ static struct pl_tradeoff *add_level(struct pl_advice *a, uint32_t level) {
     return t;
 }
 
-/* Adds the level that `auto` would be, decided as everywhere, with the job's chunk. */
-static pl_err add_automatic(struct pl_advice *a, struct pl_question *open, struct pl_diag *d) {
-    if (!open->budget.known) return PL_ERR_OK;
-    PL_TRY(pl_decide_levels(open, pl_autobatch_limit(open->job), &a->trials, NULL, d));
-    add_level(a, open->decided.gradient_checkpointing)->automatic = true;
-    return PL_ERR_OK;
-}
-
 /* The plain levels, half of the layers at each with the other half at the next one that is worth
  * it, the job's own level, and that of `auto`. */
 static pl_err list_levels(struct pl_advice *a, struct pl_diag *d) {
@@ -175,7 +164,10 @@ static pl_err list_levels(struct pl_advice *a, struct pl_diag *d) {
         add_level(a, pl_ladder_value(&ladder, i * ladder.layers - ladder.layers / 2));
     uint32_t now = pl_question_level(&a->q);
     if (now != PL_RECOMPUTE_AUTO) add_level(a, now)->now = true;
-    PL_TRY(add_automatic(a, &open.q, d));
+    if (open.q.budget.known) { /* the level that `auto` would be, with the job's chunk */
+        PL_TRY(pl_decide_levels(&open.q, pl_autobatch_limit(open.q.job), &a->trials, NULL, d));
+        add_level(a, open.q.decided.gradient_checkpointing)->automatic = true;
+    }
     add_level(a, PL_RECOMPUTE_OFFLOAD);
     return PL_ERR_OK;
 }

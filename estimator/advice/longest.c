@@ -70,8 +70,8 @@ static void compare_rows(struct pl_longest *l) {
 }
 
 /* In the words of the gate, about the shortest samples with the least of all that is open. */
-static pl_err refuse(const struct pl_question *q, struct pl_trials *t, const struct pl_longest *l,
-                     struct pl_diag *d) {
+static pl_err refuse_all_lengths(const struct pl_question *q, struct pl_trials *t,
+                                 const struct pl_longest *l, struct pl_diag *d) {
     uint32_t n;
     struct pl_job job = *q->job; /* shallow */
     struct pl_variant v;
@@ -108,7 +108,7 @@ static pl_err find_rows(const struct pl_question *q, struct pl_trials *t, struct
         PL_TRY(add_row(q, t, levels[i], l, d));
         if (l->n_rows > before && is_longer(row, l->best)) l->best = row;
     }
-    if (!l->best) return refuse(q, t, l, d);
+    if (!l->best) return refuse_all_lengths(q, t, l, d);
     compare_rows(l);
     return PL_ERR_OK;
 }

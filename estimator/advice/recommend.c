@@ -259,13 +259,6 @@ static pl_err price_way(struct pl_advice *a, uint32_t batch, uint64_t limit, str
     return PL_ERR_OK;
 }
 
-/* The bytes of a way that was priced with a limit. */
-static pl_err price_exactly(struct pl_advice *a, struct pl_way *w, struct pl_diag *d) {
-    struct pl_variant v;
-    question_of(a, w, &v);
-    return measure_way(a, &v.q, 0, w, d);
-}
-
 static uint32_t next_batch(uint32_t batch, uint32_t samples) {
     if (!samples) return 2 * batch;
     do
@@ -321,7 +314,10 @@ static pl_err find_batch(struct pl_advice *a, const struct pl_recommendation *r,
         if (w->saturated) break;
         *w = at;
     }
-    return w->job.batch_size ? price_exactly(a, w, d) : PL_ERR_OK;
+    if (!w->job.batch_size) return PL_ERR_OK;
+    struct pl_variant v;
+    question_of(a, w, &v);
+    return measure_way(a, &v.q, 0, w, d); /* a price with a limit may have no bytes */
 }
 
 /* --- what slots hold ------------------------------------------------------------------------- */
@@ -355,12 +351,6 @@ static pl_err time_data(struct pl_advice *a, struct pl_way *w, struct pl_diag *d
 
 /* --- all of them ----------------------------------------------------------------------------- */
 
-static void keep_least(struct pl_recommendation *r, const struct pl_way *w) {
-    if (!is_within_host(r, w)) return;
-    const uint64_t now = r->least.price.needed_bytes;
-    if (!now || w->price.needed_bytes < now) r->least = *w;
-}
-
 /* Adds the way where it fits. One that needs more than there is without any activation does not. */
 static pl_err try_way(struct pl_advice *a, struct pl_way *w, struct pl_recommendation *r,
                       struct pl_diag *d) {
@@ -382,7 +372,8 @@ static pl_err weigh_way(struct pl_advice *a, struct pl_way *w, struct pl_recomme
     const struct batches b = batches_of(a, w);
     if (b.first > b.most) return PL_ERR_OK;
     PL_TRY(price_way(a, b.first, 0, w, d));
-    keep_least(r, w);
+    const uint64_t least = r->least.price.needed_bytes;
+    if (is_within_host(r, w) && (!least || w->price.needed_bytes < least)) r->least = *w;
     return PL_ERR_OK;
 }
 

@@ -123,12 +123,6 @@ void pl_advice_job_text(const struct pl_advice *a, const struct pl_job *job, str
     pl_advice_job_yaml(job, out);
 }
 
-static void add_fitting(const struct page *p) {
-    add_best(p);
-    add_alternatives(p);
-    pl_advice_job_text(p->a, &p->r->ways[0].job, p->out);
-}
-
 /* A question that has an answer, in place of the one that has none. */
 struct needed {
     char what[64];
@@ -136,14 +130,6 @@ struct needed {
     const char *card;
 };
 #define MAX_NEEDED 4
-
-static struct pl_job with_memory(const struct pl_recommendation *r, const struct pl_budget *b) {
-    struct pl_job job = r->least.job; /* shallow */
-    const uint64_t gib = (r->least.price.needed_bytes + b->doubt_bytes + b->margin_bytes) >> 30;
-    job.vram_budget = (gib + 1) << 30;
-    job.given[PL_KEY_vram_budget] = true;
-    return job;
-}
 
 static struct needed needed(const char *what, const struct pl_job *job, const char *card) {
     struct needed n = {.job = *job, .card = card};
@@ -171,7 +157,11 @@ static uint32_t list_needed(const struct pl_advice *a, const struct pl_recommend
                  pl_bytes_text(r->host.price.host_bytes, host));
         n++;
     }
-    const struct pl_job large = with_memory(r, &a->q.budget);
+    struct pl_job large = r->least.job; /* shallow */
+    const struct pl_budget *b = &a->q.budget;
+    large.vram_budget = r->least.price.needed_bytes + b->doubt_bytes + b->margin_bytes;
+    large.vram_budget = ((large.vram_budget >> 30) + 1) << 30;
+    large.given[PL_KEY_vram_budget] = true;
     out[n++] =
         r->card ? needed(r->card, &r->card_job, r->card) : needed("so much memory", &large, NULL);
     return n;
@@ -215,10 +205,13 @@ static void add_needed(const struct page *p) {
 void pl_recommendation_text(const struct pl_advice *a, const struct pl_recommendation *r,
                             bool colour, struct pl_text *out) {
     const struct page p = {a, r, colour ? "\033[1m" : "", colour ? "\033[0m" : "", out};
-    if (r->n_ways)
-        add_fitting(&p);
-    else if (r->least.price.needed_bytes)
+    if (r->n_ways) {
+        add_best(&p);
+        add_alternatives(&p);
+        pl_advice_job_text(a, &r->ways[0].job, out);
+    } else if (r->least.price.needed_bytes) {
         add_needed(&p);
+    }
 }
 
 /* --- JSON ------------------------------------------------------------------------------------ */
