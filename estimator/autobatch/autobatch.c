@@ -58,12 +58,6 @@ pl_err pl_autobatch_find(const struct pl_question *q, uint32_t limit, struct pl_
     return search(q, limit, NULL, held, out, d);
 }
 
-/* Returns the batch size whose plan is wanted; 0: none that the search may choose. */
-static uint32_t wanted(const struct pl_job *job, uint32_t found, uint32_t limit) {
-    if (job->batch_size == PL_AUTO) return found ? found : 1;
-    return job->batch_size <= limit ? job->batch_size : 0;
-}
-
 pl_err pl_autobatch_solve(const struct pl_question *q, uint32_t limit, struct pl_planned *made,
                           struct pl_autobatch *out, struct pl_diag *d) {
     struct pl_planned given = made ? *made : (struct pl_planned){0}, held = {0};
@@ -76,7 +70,10 @@ pl_err pl_autobatch_solve(const struct pl_question *q, uint32_t limit, struct pl
         given = (struct pl_planned){0};
     }
     pl_err err = search(q, limit, &given, &held, out, d);
-    at.batch_size = wanted(q->job, out->batch_size, limit);
+    if (q->job->batch_size == PL_AUTO)
+        at.batch_size = out->batch_size ? out->batch_size : 1;
+    else /* 0: none that the search may choose */
+        at.batch_size = q->job->batch_size <= limit ? q->job->batch_size : 0;
     if (err == PL_ERR_OK && at.batch_size && !pl_question_has_plan(&at, &given, false)) {
         pl_planned_finish(&given);
         err = pl_question_plan(&at, &held, &given, d);

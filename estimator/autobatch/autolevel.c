@@ -89,10 +89,6 @@ static void remember(struct search *s, uint32_t rung, uint32_t batch_size, doubl
     s->timed[s->n_timed++ % MOST_TIMED] = (struct timed){rung, batch_size, seconds};
 }
 
-static bool fails_next(const struct pl_secant *range, uint32_t batch_size) {
-    return range->high.bytes && range->high.n == batch_size + 1;
-}
-
 /* Bytes of a plan with a limit, for a guess: its height where that is above the limit; else what is
  * alive at most, since the height is where packing stopped for being low enough. */
 static uint64_t bytes_of(const struct pl_plan *plan, bool fits) {
@@ -112,15 +108,6 @@ static pl_err try_end(struct search *s, struct end at, uint64_t usable, const st
     return PL_ERR_OK;
 }
 
-static pl_err try_batch(struct search *s, struct end at, struct pl_secant *range,
-                        const struct pl_plan **plan, double *seconds) {
-    PL_TRY(try_end(s, at, range->usable, plan, seconds));
-    const bool fits = (*plan)->arena_bytes <= range->usable;
-    pl_secant_tell(range, at.batch_size, bytes_of(*plan, fits), fits,
-                   pl_autobatch_slope(*plan, at.batch_size));
-    return PL_ERR_OK;
-}
-
 /* Raises at->batch_size, which need not fit, to the largest that does, up to `high`; only what was
  * planned is offered. */
 static pl_err raise_batch(struct search *s, struct end *at, uint32_t high) {
@@ -132,12 +119,16 @@ static pl_err raise_batch(struct search *s, struct end *at, uint32_t high) {
                                                pl_budget_usable(&s->q->budget));
     while (!pl_secant_done(&range)) {
         const struct end next = {.rung = at->rung, .batch_size = pl_secant_next(&range)};
-        PL_TRY(try_batch(s, next, &range, &plan, &seconds));
+        PL_TRY(try_end(s, next, range.usable, &plan, &seconds));
+        const bool fits = plan->arena_bytes <= range.usable;
+        pl_secant_tell(&range, next.batch_size, bytes_of(plan, fits), fits,
+                       pl_autobatch_slope(plan, next.batch_size));
     }
     if (!range.low.bytes) return PL_ERR_OK;
     at->batch_size = range.low.n;
     at->bytes = range.low.bytes;
-    offer(s, *at, fails_next(&range, at->batch_size), seconds);
+    const bool fails_next = range.high.bytes && range.high.n == at->batch_size + 1;
+    offer(s, *at, fails_next, seconds);
     return PL_ERR_OK;
 }
 
@@ -323,13 +314,6 @@ static bool is_infeasible(const struct pl_program *p, const struct pl_budget *bu
     return bytes > pl_budget_usable(budget);
 }
 
-static pl_err search_all(struct search *s, struct pl_diag *d) {
-    PL_TRY(learn(s, d));
-    struct ends e = ends_of(&s->ladder);
-    s->best = (struct choice){.rung = pl_ladder_rungs(&s->ladder) - 1};
-    return s->q->job->batch_size != PL_AUTO ? search_levels(s, &e) : search_ranges(s, &e);
-}
-
 /* Writes the result, with its bytes and those of one sample more where that one does not fit. */
 static pl_err find_next(struct search *s, struct pl_found *out) {
     const struct pl_question at = trial_of(s, s->best.rung, s->best.batch_size);
@@ -361,7 +345,10 @@ pl_err pl_autolevel_decide_sizes(struct pl_question *q, uint32_t limit, struct p
                        .t = t,
                        .d = d};
     s.limit = (uint32_t)pl_u64_min(s.limit, pl_question_most_samples(q));
-    PL_TRY(search_all(&s, d));
+    PL_TRY(learn(&s, d));
+    struct ends e = ends_of(&s.ladder);
+    s.best = (struct choice){.rung = pl_ladder_rungs(&s.ladder) - 1};
+    PL_TRY(job->batch_size != PL_AUTO ? search_levels(&s, &e) : search_ranges(&s, &e));
     t->none = !s.best.batch_size;
     q->decided.gradient_checkpointing = pl_ladder_value(&s.ladder, s.best.rung);
     if (job->batch_size != PL_AUTO) return PL_ERR_OK;

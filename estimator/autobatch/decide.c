@@ -74,13 +74,6 @@ struct resort {
                            * the way of the micro-batches that a smaller step is made of */
 };
 
-/* A search that found something knows that it fits. */
-static pl_err is_enough(const struct pl_question *q, bool searched, struct pl_trials *t, bool *out,
-                        struct pl_diag *d) {
-    *out = searched && !t->none;
-    return *out ? PL_ERR_OK : pl_question_fits(q, 0, &t->held, out, d);
-}
-
 /* *value: of the key, where q, which was decided without it, is not enough; else 0. */
 static pl_err find_value(const struct resort *r, const struct pl_question *open,
                          struct pl_question *q, struct pl_trials *t, uint64_t *value,
@@ -88,7 +81,10 @@ static pl_err find_value(const struct resort *r, const struct pl_question *open,
     const bool none = t->none;
     bool enough = true;
     *value = 0;
-    if (r->may(q)) PL_TRY(is_enough(q, pl_autolevel_is_open(open), t, &enough, d));
+    if (r->may(q)) {
+        enough = pl_autolevel_is_open(open) && !none; /* what a search has found fits */
+        if (!enough) PL_TRY(pl_question_fits(q, 0, &t->held, &enough, d));
+    }
     /* no value changes anything of the job arena */
     if (!enough && t->held.plan->job_bytes <= pl_budget_usable(&q->budget))
         PL_TRY(r->find(open, t, value, d));
@@ -206,32 +202,22 @@ static pl_err decide_panels(struct pl_question *q, uint32_t limit, struct pl_tri
 
 /* --- the first pass of preferences ------------------------------------------------------------ */
 
-/* True if a level may be lighter, or has to be heavier, where the first pass is kept: then all is
- * decided for both. With an open batch the pass is kept where that costs no sample. */
-static bool may_weigh_levels(const struct pl_question *q) {
-    return pl_keeping_is_open(q) && pl_autolevel_is_open(q) && q->budget.known &&
-           q->job->batch_size != PL_AUTO;
-}
-
-/* Decides *q as decide_panels() does, and *kept the same way for a first pass that is kept. */
-static pl_err decide_both(struct pl_question *q, struct pl_question *kept, uint32_t limit,
-                          struct pl_trials *t, struct pl_text notes[2], struct pl_diag *d) {
-    struct pl_trials own = {0};
-    kept->decided.keep_first_pass = PL_TRI_TRUE;
-    pl_err err = decide_panels(kept, limit, &own, &notes[1], d);
-    pl_trials_finish(&own);
-    return err == PL_ERR_OK ? decide_panels(q, limit, t, &notes[0], d) : err;
-}
-
 static pl_err decide_passes(struct pl_question *q, uint32_t limit, struct pl_trials *t,
                             struct pl_text *notes, struct pl_diag *d) {
     struct pl_question kept = *q;
     struct pl_text all[2] = {{0}}, why = {0};
-    if (!may_weigh_levels(q)) {
+    /* A level may be lighter, or has to be heavier, where the first pass is kept: then all is
+     * decided for both. With an open batch the pass is kept where that costs no sample. */
+    if (!pl_keeping_is_open(q) || !pl_autolevel_is_open(q) || !q->budget.known ||
+        q->job->batch_size == PL_AUTO) {
         PL_TRY(decide_panels(q, limit, t, notes, d));
         return q->job->batch_size == PL_AUTO ? PL_ERR_OK : pl_decide_keeping(q, NULL, notes, d);
     }
-    pl_err err = decide_both(q, &kept, limit, t, all, d);
+    struct pl_trials own = {0};
+    kept.decided.keep_first_pass = PL_TRI_TRUE;
+    pl_err err = decide_panels(&kept, limit, &own, &all[1], d);
+    pl_trials_finish(&own);
+    if (err == PL_ERR_OK) err = decide_panels(q, limit, t, &all[0], d);
     if (err == PL_ERR_OK) err = pl_decide_keeping(q, &kept, &why, d);
     const bool other = memcmp(&q->decided, &kept.decided, sizeof kept.decided) == 0;
     if (err == PL_ERR_OK && notes) {

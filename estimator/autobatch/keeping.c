@@ -91,17 +91,14 @@ static bool makes_products_again(const struct pl_question *q) {
     return any;
 }
 
-static bool are_copies_open(const struct pl_question *q) {
-    return q->job->mode == PL_MODE_QLORA && !q->job->inference && q->budget.known &&
-           q->job->keep_unpacked == PL_TRI_AUTO && makes_products_again(q);
-}
-
 pl_err pl_decide_copies(struct pl_question *q, struct pl_text *notes, struct pl_diag *d) {
     struct pl_question kept = *q;
     struct pl_planned held = {0};
     bool fit = false;
     q->decided.keep_unpacked = PL_TRI_AUTO;
-    if (!are_copies_open(q)) return PL_ERR_OK;
+    if (q->job->mode != PL_MODE_QLORA || q->job->inference || !q->budget.known ||
+        q->job->keep_unpacked != PL_TRI_AUTO || !makes_products_again(q))
+        return PL_ERR_OK;
     kept.decided.keep_unpacked = PL_TRI_TRUE;
     const pl_err err = pl_question_fits(&kept, pl_budget_usable(&q->budget), &held, &fit, d);
     pl_planned_finish(&held);

@@ -15,10 +15,6 @@
 #define MIN_GAIN 0.05 /* for which updates move into the backward pass */
 #define MIN_LOSS 0.05 /* which a note is worth */
 
-static bool may_let_go(const struct pl_question *q) {
-    return q->job->optimizer_in_backward == PL_TRI_AUTO && pl_question_may_let_go(q);
-}
-
 /* Finds the seconds of a step of one micro-batch. */
 static pl_err step_seconds(const struct pl_question *q, struct pl_trials *t, double *out,
                            struct pl_diag *d) {
@@ -145,10 +141,11 @@ static pl_err prefer_faster(struct pl_question *q, struct pl_question *with, uin
 
 /* They change no bit, so nothing is worth giving up for being without them. Where only what is fast
  * enough is looked for, `none` does not say that nothing fits. */
-static pl_err decide(struct pl_question *q, uint32_t limit, struct pl_trials *t, bool *faster,
-                     struct pl_diag *d) {
+static pl_err decide_letting_go(struct pl_question *q, uint32_t limit, struct pl_trials *t,
+                                bool *faster, struct pl_diag *d) {
     struct pl_question with = *q;
-    const bool may = may_let_go(q), others = pl_autolevel_is_open(q), compare = are_comparable(q);
+    const bool others = pl_autolevel_is_open(q), compare = are_comparable(q);
+    const bool may = q->job->optimizer_in_backward == PL_TRI_AUTO && pl_question_may_let_go(q);
     with.decided.optimizer_in_backward = PL_TRI_TRUE;
     q->decided.optimizer_in_backward = PL_TRI_FALSE;
     PL_TRY(pl_autolevel_decide_sizes(q, limit, t, d));
@@ -166,7 +163,7 @@ pl_err pl_autolevel_decide(struct pl_question *q, uint32_t limit, struct pl_tria
     struct pl_trials own = {0}, *t = trials ? trials : &own;
     const struct pl_question open = *q;
     bool faster = false;
-    pl_err err = decide(q, limit, t, &faster, d);
+    pl_err err = decide_letting_go(q, limit, t, &faster, d);
     const struct outcome how = {.none = t->none, .faster = faster};
     if (err == PL_ERR_OK && notes) err = tell_choices(&open, q, limit, how, notes, d);
     pl_trials_finish(&own);

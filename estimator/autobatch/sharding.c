@@ -3,17 +3,8 @@
 #include "estimator/autobatch/decide.h"
 #include "estimator/config/job_values.h"
 
-/* True if a variant fits with all that is open decided for it. */
-static pl_err fits_somehow(const struct pl_variant *v, struct pl_trials *t, bool *out,
-                           struct pl_diag *d) {
-    struct pl_question trial = v->q;
-    PL_TRY(pl_decide_levels(&trial, 1, t, NULL, d));
-    trial.batch_size = v->q.batch_size;
-    return pl_question_fits(&trial, 0, &t->held, out, d);
-}
-
-static pl_err decide(const struct pl_question *q, struct pl_trials *t, uint32_t *sharding,
-                     struct pl_diag *d) {
+static pl_err decide_sharding(const struct pl_question *q, struct pl_trials *t, uint32_t *sharding,
+                              struct pl_diag *d) {
     struct pl_variant v;
     bool fits;
     pl_variant_of(&v, q);
@@ -22,7 +13,12 @@ static pl_err decide(const struct pl_question *q, struct pl_trials *t, uint32_t 
     if (fits) return PL_ERR_OK;
     v.job.sharding = PL_SHARDING_WEIGHTS;
     PL_TRY(pl_question_fits(&v.q, 0, &t->held, &fits, d));
-    if (!fits) PL_TRY(fits_somehow(&v, t, &fits, d));
+    if (!fits) { /* with all that is open decided for it */
+        struct pl_question trial = v.q;
+        PL_TRY(pl_decide_levels(&trial, 1, t, NULL, d));
+        trial.batch_size = v.q.batch_size;
+        PL_TRY(pl_question_fits(&trial, 0, &t->held, &fits, d));
+    }
     if (fits) *sharding = PL_SHARDING_WEIGHTS;
     return PL_ERR_OK;
 }
@@ -39,7 +35,7 @@ pl_err pl_sharding_decide(const struct pl_question *q, uint32_t *sharding, struc
         *sharding = PL_SHARDING_OPTIMIZER;
         return PL_ERR_OK;
     }
-    pl_err err = decide(q, &t, sharding, d);
+    pl_err err = decide_sharding(q, &t, sharding, d);
     if (err == PL_ERR_OK && *sharding == PL_SHARDING_WEIGHTS && notes)
         pl_text_add(notes, "sharding: auto is `weights`: parts of gradients and states alone "
                            "do not fit\n");
