@@ -69,13 +69,6 @@ void pl_estimate_ranks_text(const struct pl_estimate *e, struct pl_text *out) {
 
 /* --- JSON ------------------------------------------------------------------------------------ */
 
-static json_t *ledger_json(const struct pl_rank_bill *bill) {
-    json_t *o = json_object();
-    for (int c = 0; c < PL_CATEGORY_COUNT; c++)
-        pl_json_set(&o, pl_category_name(c), json_integer((json_int_t)bill->ledger[c]));
-    return o;
-}
-
 json_t *pl_estimate_ranks_json(const struct pl_estimate *e) {
     json_t *list = json_array();
     for (uint32_t r = 0; r < e->n_ranks; r++) {
@@ -84,7 +77,11 @@ json_t *pl_estimate_ranks_json(const struct pl_estimate *e) {
         pl_json_set(&o, "needed_bytes", json_integer((json_int_t)e->ranks[r].needed_bytes));
         pl_json_set(&o, "arena_bytes", json_integer((json_int_t)e->ranks[r].arena_bytes));
         pl_json_set(&o, "comm_bytes", json_integer((json_int_t)e->q->budget.comm_bytes));
-        pl_json_set(&o, "ledger", ledger_json(&e->ranks[r]));
+        json_t *ledger = json_object();
+        for (int c = 0; c < PL_CATEGORY_COUNT; c++)
+            pl_json_set(&ledger, pl_category_name(c),
+                        json_integer((json_int_t)e->ranks[r].ledger[c]));
+        pl_json_set(&o, "ledger", ledger);
         pl_json_append(&list, o);
     }
     return list;

@@ -4,24 +4,14 @@
 #include "estimator/base/units.h"
 #include "estimator/config/job_values.h"
 
-/* Small jobs keep their digits: 0.2GB says little. */
-static void add_gb(struct pl_text *out, uint64_t bytes) {
-    pl_text_addf(out, bytes < UINT64_C(10000000000) ? "%.2fGB" : "%.1fGB", pl_gb(bytes));
-}
-
-static void add_params(struct pl_text *out, uint64_t n) {
-    if (n < UINT64_C(100000000))
-        pl_text_addf(out, "%.1fM", (double)n / 1e6);
-    else
-        pl_text_addf(out, "%.1fB", (double)n / 1e9);
-}
-
 void pl_estimate_add_summary(const struct pl_estimate *e, struct pl_text *out) {
-    pl_text_addf(out, "VRAM estimate (%s, ", pl_estimate_mode(e));
-    add_params(out, e->param_count);
-    pl_text_addf(out, " params, batch=%u, seq=%u): total=", e->q->batch_size,
+    const bool small = e->param_count < UINT64_C(100000000);
+    pl_text_addf(out,
+                 "VRAM estimate (%s, %.1f%s params, batch=%u, seq=%u): total=", pl_estimate_mode(e),
+                 (double)e->param_count / (small ? 1e6 : 1e9), small ? "M" : "B", e->q->batch_size,
                  e->q->job->max_seq_length);
-    add_gb(out, e->verdict.needed_bytes);
+    const uint64_t bytes = e->verdict.needed_bytes; /* small jobs keep their digits */
+    pl_text_addf(out, bytes < UINT64_C(10000000000) ? "%.2fGB" : "%.1fGB", pl_gb(bytes));
 }
 
 struct style {

@@ -188,7 +188,7 @@ struct combination {
     char words[N_REMEDIES][PL_REMEDY_TEXT];
 };
 
-static void take(const struct start *from, uint32_t i, struct combination *c) {
+static void take_remedy(const struct start *from, uint32_t i, struct combination *c) {
     const enum pl_change_id *ids = from->table.ids;
     for (uint32_t k = 0; k < i; k++)
         c->taken[k] &= !replaces(pl_changes[ids[i]].key, pl_changes[ids[k]].key);
@@ -234,7 +234,7 @@ static pl_err combine(const struct start *from, const struct pl_remedy alone[N_R
         if (step.saves_bytes <= (c.any ? r->saves_bytes : 0) && !fits) continue;
         pl_variant_of(&c.v, &next.q);
         *r = step;
-        take(from, i, &c);
+        take_remedy(from, i, &c);
         if (fits) return describe(from, &c, r, useful, d);
     }
     return PL_ERR_OK;

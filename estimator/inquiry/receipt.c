@@ -76,19 +76,7 @@ static json_t *device_json(const struct pl_question *q) {
     return o;
 }
 
-static json_t *asked_json(const struct pl_estimate *e) {
-    return json_pack("{s:s, s:o, s:o, s:o}", "mode", pl_estimate_mode(e), "model", model_json(e->q),
-                     "device", device_json(e->q), "settings", settings_json(e->q->job));
-}
-
 /* --- digests --------------------------------------------------------------------------------- */
-
-static void add_json(struct pl_digest *h, const json_t *v, bool *whole) {
-    char *text = v ? pl_json_dump(v, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
-    *whole = text != NULL;
-    if (text) pl_digest_add(h, text, strlen(text));
-    free(text);
-}
 
 static json_t *digest_json(const struct pl_digest *h) {
     char text[32];
@@ -99,11 +87,12 @@ static json_t *digest_json(const struct pl_digest *h) {
 static json_t *digests_json(const struct pl_estimate *e, const json_t *asked) {
     enum { QUESTION, PROGRAM, PLAN, N };
     struct pl_digest h[N];
-    bool whole;
+    char *text = asked ? pl_json_dump(asked, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    if (!text) return NULL;
     for (int i = 0; i < N; i++)
         pl_digest_init(&h[i], 0);
-    add_json(&h[QUESTION], asked, &whole);
-    if (!whole) return NULL;
+    pl_digest_add(&h[QUESTION], text, strlen(text));
+    free(text);
     pl_digest_add_program(&h[PROGRAM], e->planned.program);
     pl_digest_add_plan(&h[PLAN], e->planned.plan);
     return json_pack("{s:o, s:o, s:o}", "question", digest_json(&h[QUESTION]), "program",
@@ -114,7 +103,10 @@ static json_t *digests_json(const struct pl_estimate *e, const json_t *asked) {
 
 void pl_receipt_write(const struct pl_estimate *e, const struct pl_text *notes, json_t *measured,
                       struct pl_text *out) {
-    json_t *asked = asked_json(e), *digests = digests_json(e, asked);
+    json_t *asked =
+        json_pack("{s:s, s:o, s:o, s:o}", "mode", pl_estimate_mode(e), "model", model_json(e->q),
+                  "device", device_json(e->q), "settings", settings_json(e->q->job));
+    json_t *digests = digests_json(e, asked);
     json_t *planned = notes->failed ? NULL : pl_answer_json(e, pl_text_str(notes));
     json_t *o =
         json_pack("{s:i, s:s, s:o, s:o, s:o, s:o, s:o}", "receipt", RECEIPT, "version", PL_VERSION,
@@ -135,7 +127,7 @@ struct reading {
     struct pl_diag *d;
 };
 
-static pl_err refuse(const struct reading *r, const char *what) {
+static pl_err refuse_receipt(const struct reading *r, const char *what) {
     pl_diag_at(r->d, PL_ERR_DATA_FIELD, r->name, 0, 0, "%s", what);
     pl_diag_hint(r->d, "`plimsoll estimate-vram ... --receipt FILE` writes a receipt, and `train` "
                        "receipt.json in its output_dir");
@@ -174,15 +166,15 @@ static pl_err check_planned(const struct reading *r, const json_t *planned) {
     if (!get_bytes(bytes, "total", &total) || !get_bytes(bytes, "arena", &arena) ||
         !get_bytes(bytes, "context", &context) || !get_bytes(bytes, "host", &on_host) ||
         !json_is_string(json_object_get(planned, "verdict")))
-        return refuse(r, "no receipt: `planned` has no bytes or no verdict");
+        return refuse_receipt(r, "no receipt: `planned` has no bytes or no verdict");
     if (!adds_up(json_object_get(planned, "ledger"), device, arena))
-        return refuse(r, "the lines of `ledger` are not the bytes of the arenas");
+        return refuse_receipt(r, "the lines of `ledger` are not the bytes of the arenas");
     if (json_object_get(bytes, "comm") && !get_bytes(bytes, "comm", &comm))
-        return refuse(r, "`comm` is no number of bytes");
+        return refuse_receipt(r, "`comm` is no number of bytes");
     if (arena + context + comm != total)
-        return refuse(r, "arenas, context and comm are not the total");
+        return refuse_receipt(r, "arenas, context and comm are not the total");
     if (!adds_up(json_object_get(planned, "host_ledger"), host, on_host))
-        return refuse(r, "the lines of `host_ledger` are not the bytes of the host");
+        return refuse_receipt(r, "the lines of `host_ledger` are not the bytes of the host");
     return PL_ERR_OK;
 }
 
@@ -199,23 +191,24 @@ static pl_err check_receipt(const struct reading *r, const json_t *root) {
     static const char *const names[] = {"question", "program", "plan"};
     const json_t *asked = json_object_get(root, "asked"), *digests;
     const json_t *form = json_object_get(root, "receipt");
-    if (!json_is_integer(form)) return refuse(r, "no receipt: the key `receipt` is missing");
+    if (!json_is_integer(form))
+        return refuse_receipt(r, "no receipt: the key `receipt` is missing");
     if (json_integer_value(form) != RECEIPT)
-        return refuse(r, "a receipt of another form: this version reads form 1");
+        return refuse_receipt(r, "a receipt of another form: this version reads form 1");
     if (!json_is_string(json_object_get(root, "version")) ||
         !json_is_object(json_object_get(asked, "model")) ||
         !json_is_object(json_object_get(asked, "device")) ||
         !json_is_string(json_object_get(asked, "mode")) ||
         !are_strings(json_object_get(asked, "settings")) ||
         !are_strings(json_object_get(root, "decided")))
-        return refuse(r, "no receipt: `asked` or `decided` is not whole");
+        return refuse_receipt(r, "no receipt: `asked` or `decided` is not whole");
     if (!json_is_object(json_object_get(root, "measured")) &&
         !json_is_null(json_object_get(root, "measured")))
-        return refuse(r, "no receipt: the key `measured` is missing");
+        return refuse_receipt(r, "no receipt: the key `measured` is missing");
     digests = json_object_get(root, "digests");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!json_is_string(json_object_get(digests, names[i])))
-            return refuse(r, "no receipt: `digests` are not whole");
+            return refuse_receipt(r, "no receipt: `digests` are not whole");
     return check_planned(r, json_object_get(root, "planned"));
 }
 

@@ -75,13 +75,6 @@ static void add_outside(struct pl_receipt_diff *x) {
     }
 }
 
-static void drop_equal(struct pl_receipt_diff *x) {
-    size_t kept = 0;
-    for (size_t i = 0; i < x->n_rows; i++)
-        if (x->rows[i].before != x->rows[i].after) x->rows[kept++] = x->rows[i];
-    x->n_rows = kept;
-}
-
 static pl_err make_rows(struct pl_receipt_diff *x, struct pl_diag *d) {
     static const char *const ledgers[] = {"ledger", "host_ledger"};
     const json_t *both[2] = {x->before, x->after};
@@ -96,7 +89,10 @@ static pl_err make_rows(struct pl_receipt_diff *x, struct pl_diag *d) {
             add_lines(x, planned(both[i], ledgers[l]), i == 1);
         if (l == 0) add_outside(x);
     }
-    drop_equal(x);
+    size_t kept = 0; /* those that differ */
+    for (size_t i = 0; i < x->n_rows; i++)
+        if (x->rows[i].before != x->rows[i].after) x->rows[kept++] = x->rows[i];
+    x->n_rows = kept;
     return PL_ERR_OK;
 }
 
@@ -200,18 +196,12 @@ void pl_receipt_diff_finish(struct pl_receipt_diff *x) {
 
 /* --- for people ------------------------------------------------------------------------------ */
 
-static void add_growth(struct pl_text *out, uint64_t before, uint64_t after) {
-    char size[PL_BYTES_TEXT], text[PL_BYTES_TEXT + 1];
-    snprintf(text, sizeof text, "%c%s", after < before ? '-' : '+',
-             pl_bytes_text(after < before ? before - after : after - before, size));
-    pl_text_addf(out, " %12s\n", after == before ? "same" : text);
-}
-
 static void add_row(struct pl_text *out, const char *name, uint64_t before, uint64_t after) {
-    char was[PL_COUNT_TEXT], is[PL_COUNT_TEXT];
-    pl_text_addf(out, "  %-22s %17s %17s", name, pl_count_text(before, was),
-                 pl_count_text(after, is));
-    add_growth(out, before, after);
+    char was[PL_COUNT_TEXT], is[PL_COUNT_TEXT], size[PL_BYTES_TEXT], growth[PL_BYTES_TEXT + 1];
+    snprintf(growth, sizeof growth, "%c%s", after < before ? '-' : '+',
+             pl_bytes_text(after < before ? before - after : after - before, size));
+    pl_text_addf(out, "  %-22s %17s %17s %12s\n", name, pl_count_text(before, was),
+                 pl_count_text(after, is), after == before ? "same" : growth);
 }
 
 static void add_rows(const struct pl_receipt_diff *x, bool device, struct pl_text *out) {
