@@ -359,13 +359,6 @@ static const char *const columns[] = {
     "field_messages",    "message_field_role", "message_field_content",
 };
 
-static void copy_columns(struct pl_import *im, const struct pl_node *entry) {
-    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
-        const struct pl_node *name = pl_import_in(im, entry, columns[i]);
-        if (name) pl_data_word(im, columns[i], pl_node_text(name));
-    }
-}
-
 static void read_rows(struct pl_import *im, const struct pl_node *entry, const struct pl_node *type,
                       const struct pl_taken *t) {
     const struct pl_node *field = pl_import_in(im, entry, "field");
@@ -461,7 +454,10 @@ static void read_supervised(struct pl_import *im, const struct pl_node *entry,
     const struct pl_node *type = pl_import_in(im, entry, "type");
     if (type && pl_axolotl_prompt(im, type, t)) return;
     if (type) read_rows(im, entry, type, t);
-    copy_columns(im, entry);
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        const struct pl_node *name = pl_import_in(im, entry, columns[i]);
+        if (name) pl_data_word(im, columns[i], pl_node_text(name));
+    }
     pl_data_words(im, "field_text", pl_import_in(im, entry, "text_column"));
 }
 

@@ -108,13 +108,6 @@ static void tell_all_repeated(struct pl_import *im) {
 
 /* ---- tables ---- */
 
-static void read_table(struct pl_import *im, const struct pl_import_row *row) {
-    struct pl_taken t;
-    for (; row->paths && im->err == PL_ERR_OK; row++)
-        while (pl_import_take(im, row->paths, &t))
-            row->map(im, row, &t);
-}
-
 static void fill_presets(struct pl_import *im, const struct pl_import_row *row) {
     char value[64];
     for (; row->paths && im->err == PL_ERR_OK; row++) {
@@ -126,8 +119,12 @@ static void fill_presets(struct pl_import *im, const struct pl_import_row *row) 
 }
 
 static void read_tables(struct pl_import *im, const struct pl_dialect *dialect) {
+    struct pl_taken t;
     for (size_t i = 0; dialect->tables[i]; i++)
-        read_table(im, dialect->tables[i]);
+        for (const struct pl_import_row *r = dialect->tables[i]; r->paths && im->err == PL_ERR_OK;
+             r++)
+            while (pl_import_take(im, r->paths, &t))
+                r->map(im, r, &t);
     for (size_t i = 0; dialect->tables[i]; i++)
         fill_presets(im, dialect->tables[i]);
     for (size_t i = 0; dialect->rules[i] && im->err == PL_ERR_OK; i++)

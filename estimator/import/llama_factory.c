@@ -439,11 +439,6 @@ static void describe_samples(struct pl_import *im, const struct pl_taken *t, con
     pl_data_samples(im, most);
 }
 
-static void describe(struct pl_import *im, const struct pl_taken *t, const json_t *info) {
-    const bool chat = strcmp(string_in(info, "formatting"), "sharegpt") == 0;
-    if (!describe_preferences(im, t, info, chat)) describe_columns(im, t, info, chat);
-}
-
 #define NO_INFO                                                                                    \
     "dataset_info.json is not in %.100s, or does not name it: this is the usual name of the file"
 #define USUAL ", and these are the usual columns"
@@ -481,10 +476,11 @@ static void read_name(struct pl_import *im, const struct pl_taken *t, const stru
     pl_data_begin(im, t, pl_text_str(&path));
     im->data.failed |= path.failed;
     pl_text_finish(&path);
-    if (info)
-        describe(im, t, info);
-    else
+    const bool chat = strcmp(string_in(info, "formatting"), "sharegpt") == 0;
+    if (!info)
         guess(im, t, folder);
+    else if (!describe_preferences(im, t, info, chat))
+        describe_columns(im, t, info, chat);
     pl_data_split(im, t, split, string_in(info, "split"));
     describe_samples(im, t, info, from);
     pl_data_end(im);

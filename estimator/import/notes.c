@@ -255,10 +255,6 @@ void pl_import_note_entry(struct pl_import *im, enum pl_import_fate fate, const 
 
 /* ---- values of the job ---- */
 
-static bool is_text(enum pl_key_id key) {
-    return pl_key_fields[key].type == PL_TYPE_STR || pl_key_fields[key].type == PL_TYPE_PATH;
-}
-
 /* A failure of an assignment begins with the assignment, which the note shows anyway. */
 static const char *without_assignment(const char *message) {
     const char *colon = strstr(message, "`: ");
@@ -269,7 +265,8 @@ static bool assign(struct pl_import *im, enum pl_key_id key, const char *value, 
     uint32_t n;
     struct pl_text quoted = {0};
     const char *name = pl_key_table(&n)[key].key;
-    if (is_text(key)) pl_scalar_write(&quoted, value);
+    if (pl_key_fields[key].type == PL_TYPE_STR || pl_key_fields[key].type == PL_TYPE_PATH)
+        pl_scalar_write(&quoted, value);
     pl_err err = quoted.failed ? pl_host_oom(d, name)
                                : pl_job_set(&im->job, name, quoted.len ? quoted.data : value, d);
     pl_text_finish(&quoted);
