@@ -41,14 +41,14 @@ static const struct kind {
 #undef WHOLE
 };
 
-static const struct kind *find(const char *name) {
+static const struct kind *find_kind(const char *name) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(kinds[i].name, name) == 0) return &kinds[i];
     return NULL;
 }
 
 enum pl_number_class pl_number_class(const char *dtype_name, uint32_t *bytes) {
-    const struct kind *k = find(dtype_name);
+    const struct kind *k = find_kind(dtype_name);
     if (bytes) *bytes = k ? k->bytes * k->parts : 1;
     return k ? k->class : PL_NUMBERS_UNKNOWN;
 }
@@ -80,7 +80,7 @@ SCAN(uint32_t)
 SCAN(uint64_t)
 
 uint64_t pl_finite_scan(const char *dtype_name, const void *p, uint64_t n) {
-    const struct kind *k = find(dtype_name);
+    const struct kind *k = find_kind(dtype_name);
     if (!k || k->value > k->mask) return n;
     const uint64_t parts = n * k->parts;
     const uint64_t at = k->bytes == 8   ? scan_uint64_t(p, parts, k->mask, k->value)
@@ -91,7 +91,7 @@ uint64_t pl_finite_scan(const char *dtype_name, const void *p, uint64_t n) {
 }
 
 const char *pl_finite_name(const char *dtype_name, const void *p) {
-    const struct kind *k = find(dtype_name);
+    const struct kind *k = find_kind(dtype_name);
     uint64_t bits = 0;
     memcpy(&bits, p, k->bytes);
     const uint64_t sign = UINT64_C(1) << (8 * k->bytes - 1);

@@ -76,11 +76,6 @@ static uint64_t stacked_bytes(const struct picture *s, int bands, uint32_t op) {
     return sum;
 }
 
-static void choose_columns(struct picture *s) {
-    const uint32_t peak = s->plan->phases[s->phase].peak_op - s->sweep.ops->first_op;
-    s->n_columns = pl_sweep_columns(&s->sweep, peak, COLUMNS, s->op_of, &s->peak_column);
-}
-
 /* --- axes ------------------------------------------------------------------------------------ */
 
 struct unit {
@@ -287,7 +282,8 @@ static void draw(struct picture s, const char *title, struct pl_text *out) {
         out->failed = true;
         return;
     }
-    choose_columns(&s);
+    const uint32_t peak = plan->phases[s.phase].peak_op - s.sweep.ops->first_op;
+    s.n_columns = pl_sweep_columns(&s.sweep, peak, COLUMNS, s.op_of, &s.peak_column);
     set_axes(&s);
     struct pl_text legend = {0}; /* first, for the height it needs */
     s.out = &legend;

@@ -73,12 +73,6 @@ double pl_rule_adapter_layers(const struct pl_rule_inputs *in, enum pl_rule_edit
     return editions[e].adapters_of_all_layers ? in->num_layers : 1;
 }
 
-static double trained_params(const struct pl_rule_inputs *in, enum pl_rule_edition e) {
-    if (!in->lora) return in->params_billions * GB;
-    return pl_rule_lora_params(in->lora_rank, in->hidden_dim, LORA_MODULES,
-                               pl_rule_adapter_layers(in, e));
-}
-
 /* The total is rounded once, from parts that are not: as published, it need not be their sum. */
 struct pl_rule_bill pl_rule_estimate(const struct pl_rule_inputs *in, enum pl_rule_edition which) {
     const struct edition *e = &editions[which];
@@ -88,7 +82,10 @@ struct pl_rule_bill pl_rule_estimate(const struct pl_rule_inputs *in, enum pl_ru
                                      .overhead = OVERHEAD_GB,
                                      .total = weights + OVERHEAD_GB,
                                      .inference = true};
-    double trained = trained_params(in, which);
+    double trained = in->params_billions * GB;
+    if (in->lora)
+        trained = pl_rule_lora_params(in->lora_rank, in->hidden_dim, LORA_MODULES,
+                                      pl_rule_adapter_layers(in, which));
     double gradients = trained * GRADIENT_BYTES / GB;
     double optimizer = trained * OPTIMIZER_BYTES / GB;
     double activations = activation_bytes(in, e) / GB;
