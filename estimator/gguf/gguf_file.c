@@ -13,18 +13,15 @@
 #define HEADER_MOST  (UINT64_C(256) << 20) /* vocabularies of a million tokens have 30 MiB */
 #define PARTS_MOST   1000
 
-static pl_err read_error(const char *path, struct pl_diag *d) {
-    return pl_diag_at(d, pl_err_of_errno(PL_ERR_MODEL_FILE), path, 0, 0, "cannot read: %s",
-                      strerror(errno));
-}
-
 static pl_err read_at(const struct pl_gguf_part *p, uint64_t offset, void *dst, uint64_t bytes,
                       struct pl_diag *d) {
     char *to = dst;
     while (bytes > 0) {
         const ssize_t n = pread(p->fd, to, (size_t)pl_u64_min(bytes, 1u << 30), (off_t)offset);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return read_error(p->path, d);
+        if (n < 0)
+            return pl_diag_at(d, pl_err_of_errno(PL_ERR_MODEL_FILE), p->path, 0, 0,
+                              "cannot read: %s", strerror(errno));
         if (n == 0)
             return pl_diag_at(d, PL_ERR_MODEL_FILE, p->path, 0, 0, "the file ends at byte %llu",
                               (unsigned long long)offset);

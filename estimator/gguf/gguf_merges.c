@@ -22,7 +22,7 @@ static uint64_t hash(const char *s, size_t n) {
 }
 
 /* The slot of these bytes, or the free one where they would stand. */
-static uint32_t *find(const struct index *x, const char *s, size_t n) {
+static uint32_t *find_slot(const struct index *x, const char *s, size_t n) {
     for (uint64_t at = hash(s, n);; at++) {
         uint32_t *slot = &x->slots[at & x->mask];
         if (*slot == NONE) return slot;
@@ -39,7 +39,7 @@ static pl_err make_index(struct index *x, const struct pl_gguf_string *tokens, u
     if (!x->slots) return pl_host_oom(d, "the merges of a vocabulary");
     memset(x->slots, 0xff, size * sizeof *x->slots);
     for (uint32_t i = 0; i < n; i++)
-        *find(x, tokens[i].s, tokens[i].n) = i; /* the last of equal ones, as in a dict */
+        *find_slot(x, tokens[i].s, tokens[i].n) = i; /* the last of equal ones, as in a dict */
     return PL_ERR_OK;
 }
 
@@ -64,26 +64,20 @@ static bool begins_char(char c) {
     return ((unsigned char)c & 0xc0) != 0x80;
 }
 
-static uint32_t count_chars(const char *s, size_t n) {
-    uint32_t chars = 0;
-    for (size_t i = 0; i < n; i++)
-        chars += begins_char(s[i]);
-    return chars;
-}
-
 /* The longest tokens that are cut; a vocabulary of longer ones would take time in the square. */
 #define LONGEST 4096
 
 static pl_err cut_token(const struct index *x, uint32_t of, double score, struct list *out,
                         struct pl_diag *d) {
     const struct pl_gguf_string *t = &x->tokens[of];
-    if (t->n > LONGEST || *find(x, t->s, t->n) != of) return PL_ERR_OK;
-    const uint32_t chars = count_chars(t->s, t->n);
-    uint32_t left_chars = 0;
+    if (t->n > LONGEST || *find_slot(x, t->s, t->n) != of) return PL_ERR_OK;
+    uint32_t chars = 0, left_chars = 0;
+    for (size_t i = 0; i < t->n; i++)
+        chars += begins_char(t->s[i]);
     for (size_t i = 1; i < t->n; i++) {
         if (!begins_char(t->s[i])) continue;
         left_chars++;
-        const uint32_t left = *find(x, t->s, i), right = *find(x, t->s + i, t->n - i);
+        const uint32_t left = *find_slot(x, t->s, i), right = *find_slot(x, t->s + i, t->n - i);
         const struct pl_gguf_merge m = {left, right, of, left_chars, chars - left_chars, score};
         if (left != NONE && right != NONE) PL_TRY(append(out, &m, d));
     }

@@ -22,7 +22,7 @@ struct parser {
 };
 
 PL_PRINTF(2, 3)
-static pl_err refuse(const struct parser *p, const char *fmt, ...) {
+static pl_err refuse_header(const struct parser *p, const char *fmt, ...) {
     char text[512];
     va_list ap;
     va_start(ap, fmt);
@@ -35,11 +35,11 @@ static pl_err refuse(const struct parser *p, const char *fmt, ...) {
 
 /* Takes `bytes` bytes; where they are not in memory the header is cut, and where the file has not
  * that many it is damaged. */
-static pl_err take(struct parser *p, uint64_t bytes, const unsigned char **out) {
+static pl_err take_bytes(struct parser *p, uint64_t bytes, const unsigned char **out) {
     *out = NULL;
     if (bytes > p->file_bytes - p->at)
-        return refuse(p, "the file ends in its header, at byte %llu",
-                      (unsigned long long)p->file_bytes);
+        return refuse_header(p, "the file ends in its header, at byte %llu",
+                             (unsigned long long)p->file_bytes);
     if (bytes > p->n - p->at) {
         p->cut = true;
         return PL_ERR_MODEL_SYNTAX;
@@ -51,7 +51,7 @@ static pl_err take(struct parser *p, uint64_t bytes, const unsigned char **out) 
 
 static pl_err take_uint(struct parser *p, size_t bytes, uint64_t *out) {
     const unsigned char *at;
-    PL_TRY(take(p, bytes, &at));
+    PL_TRY(take_bytes(p, bytes, &at));
     *out = pl_gguf_load(at, bytes);
     return PL_ERR_OK;
 }
@@ -60,7 +60,7 @@ static pl_err take_uint(struct parser *p, size_t bytes, uint64_t *out) {
  * number in the file asks for no more memory than the file has taken. */
 static pl_err take_list(struct parser *p, uint64_t n, uint64_t least, size_t each, void **out) {
     if (n > (p->file_bytes - p->at) / least)
-        return refuse(p, "the file is shorter than its header says");
+        return refuse_header(p, "the file is shorter than its header says");
     if (n > (p->n - p->at) / least) {
         p->cut = true;
         return PL_ERR_MODEL_SYNTAX;
@@ -73,7 +73,7 @@ static pl_err take_string(struct parser *p, struct pl_gguf_string *out) {
     const unsigned char *at;
     uint64_t n;
     PL_TRY(take_uint(p, 8, &n));
-    PL_TRY(take(p, n, &at));
+    PL_TRY(take_bytes(p, n, &at));
     *out = (struct pl_gguf_string){(const char *)at, (size_t)n};
     return PL_ERR_OK;
 }
@@ -92,10 +92,10 @@ static pl_err take_items(struct parser *p, const struct pl_gguf_string *key,
         return PL_ERR_OK;
     }
     if (!each)
-        return refuse(p, "key `%.*s` has a value of an unknown kind, %d",
-                      (int)pl_u64_min(key->n, 100), key->s, (int)v->kind);
+        return refuse_header(p, "key `%.*s` has a value of an unknown kind, %d",
+                             (int)pl_u64_min(key->n, 100), key->s, (int)v->kind);
     if (!pl_u64_mul(each, v->n, &bytes)) bytes = UINT64_MAX;
-    return take(p, bytes, &at);
+    return take_bytes(p, bytes, &at);
 }
 
 static pl_err take_value(struct parser *p, const struct pl_gguf_string *key,
@@ -130,7 +130,8 @@ static pl_err check_names(const struct parser *p, const void *items, uint64_t n,
         const struct pl_gguf_string *before =
             (const struct pl_gguf_string *)(const void *)((const char *)s - each);
         if (pl_gguf_compare(before, s) == 0)
-            return refuse(p, "%s `%.*s` is there twice", what, (int)pl_u64_min(s->n, 100), s->s);
+            return refuse_header(p, "%s `%.*s` is there twice", what, (int)pl_u64_min(s->n, 100),
+                                 s->s);
     }
     return PL_ERR_OK;
 }
@@ -158,8 +159,8 @@ static pl_err check_extent(const struct parser *p, struct pl_gguf_entry *e) {
     fits = fits && e->ne[0] % e->type->elements == 0 &&
            pl_u64_mul(elements / e->type->elements, e->type->bytes, &e->bytes);
     if (fits && e->bytes <= INT64_MAX) return PL_ERR_OK;
-    return refuse(p, "tensor `%.*s` has a shape that its type does not allow",
-                  (int)pl_u64_min(e->name.n, 100), e->name.s);
+    return refuse_header(p, "tensor `%.*s` has a shape that its type does not allow",
+                         (int)pl_u64_min(e->name.n, 100), e->name.s);
 }
 
 static pl_err take_entry(struct parser *p, struct pl_gguf_entry *e) {
@@ -167,8 +168,8 @@ static pl_err take_entry(struct parser *p, struct pl_gguf_entry *e) {
     PL_TRY(take_string(p, &e->name));
     PL_TRY(take_uint(p, 4, &rank));
     if (rank < 1 || rank > PL_GGUF_DIMS)
-        return refuse(p, "tensor `%.*s` has %llu dimensions", (int)pl_u64_min(e->name.n, 100),
-                      e->name.s, (unsigned long long)rank);
+        return refuse_header(p, "tensor `%.*s` has %llu dimensions",
+                             (int)pl_u64_min(e->name.n, 100), e->name.s, (unsigned long long)rank);
     e->rank = (uint32_t)rank;
     for (uint32_t i = 0; i < PL_GGUF_DIMS; i++) {
         e->ne[i] = 1;
@@ -189,19 +190,20 @@ static int by_offset(const void *a, const void *b) {
 /* P2. Offsets become those in the file. */
 static pl_err check_offsets(const struct parser *p, struct pl_gguf_header *h, uint64_t align) {
     uint64_t begin, end;
-    if (!pl_u64_align(p->at, align, &begin)) return refuse(p, "its header overflows 64 bits");
+    if (!pl_u64_align(p->at, align, &begin))
+        return refuse_header(p, "its header overflows 64 bits");
     qsort(h->entries, h->n_entries, sizeof *h->entries, by_offset);
     end = begin;
     for (uint64_t i = 0; i < h->n_entries; i++) {
         struct pl_gguf_entry *e = &h->entries[i];
         const int shown = (int)pl_u64_min(e->name.n, 100);
         if (!pl_u64_add(begin, e->offset, &e->offset) || e->offset % align != 0 || e->offset < end)
-            return refuse(p, "tensor `%.*s` does not begin after the one before it", shown,
-                          e->name.s);
+            return refuse_header(p, "tensor `%.*s` does not begin after the one before it", shown,
+                                 e->name.s);
         if (!pl_u64_add(e->offset, e->bytes, &end) || end > p->file_bytes)
-            return refuse(p, "the file is truncated: tensor `%.*s` ends at byte %llu of %llu",
-                          shown, e->name.s, (unsigned long long)end,
-                          (unsigned long long)p->file_bytes);
+            return refuse_header(
+                p, "the file is truncated: tensor `%.*s` ends at byte %llu of %llu", shown,
+                e->name.s, (unsigned long long)end, (unsigned long long)p->file_bytes);
     }
     return PL_ERR_OK;
 }
@@ -224,7 +226,7 @@ static pl_err read_align(const struct parser *p, const struct pl_gguf_header *h,
         const struct pl_gguf_key *k = &h->keys[i];
         if (k->name.n != sizeof name - 1 || memcmp(k->name.s, name, k->name.n) != 0) continue;
         if (!pl_gguf_uint(&k->value, out) || *out == 0 || *out > ALIGN_MOST || *out % 8 != 0)
-            return refuse(p, "`%s` is not an alignment", name);
+            return refuse_header(p, "`%s` is not an alignment", name);
     }
     return PL_ERR_OK;
 }
@@ -244,8 +246,8 @@ static pl_err check_version(const struct parser *p, uint64_t version) {
 static pl_err parse(struct parser *p, uint32_t part, struct pl_gguf_header *h) {
     const unsigned char *magic;
     uint64_t version, n_entries, n_keys, align;
-    PL_TRY(take(p, 4, &magic));
-    if (memcmp(magic, "GGUF", 4) != 0) return refuse(p, "not a GGUF file");
+    PL_TRY(take_bytes(p, 4, &magic));
+    if (memcmp(magic, "GGUF", 4) != 0) return refuse_header(p, "not a GGUF file");
     PL_TRY(take_uint(p, 4, &version));
     PL_TRY(check_version(p, version));
     PL_TRY(take_uint(p, 8, &n_entries));

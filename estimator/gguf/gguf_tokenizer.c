@@ -4,7 +4,6 @@
 #include "estimator/base/checked.h"
 #include "estimator/base/json_write.h"
 #include "estimator/gguf/gguf_merges.h"
-#include "estimator/gguf/gguf_pre.h"
 
 #include <math.h>
 #include <string.h>
@@ -19,11 +18,73 @@ enum { TYPE_CONTROL = 3, TYPE_USER = 4 };
  * and a normalizer of their own. */
 enum kind { KIND_BYTES, KIND_LLAMA, KIND_PHI3, KIND_GEMMA };
 
+/* How texts are split before byte-level merges: the names of `tokenizer.ggml.pre`.
+ * Source: github.com/ggml-org/llama.cpp, src/llama-vocab.cpp, and the tokenizer.json that each name
+ * stands for. */
+struct pre {
+    const char *name;
+    const char *regex; /* each match is a word; NULL: the pattern of GPT-2 */
+    bool digits;       /* each digit is a word before that */
+    bool whole_words;  /* a word that is a token is not put together by merges */
+};
+
+#define SHORT_FORMS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define BLANKS      "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define LLAMA3                                                                                     \
+    SHORT_FORMS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "                                     \
+                "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" BLANKS
+#define QWEN2                                                                                      \
+    SHORT_FORMS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" BLANKS
+#define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define TEKKEN                                                                                     \
+    "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER            \
+    "*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" BLANKS
+#define GPT4O                                                                                      \
+    "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" SHORT_FORMS "?|[^\\r\\n\\p{L}\\p{N}]?" UPPER      \
+    "+" LOWER "*" SHORT_FORMS "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" BLANKS
+
+static const struct pre pres[] = {
+    {"default", NULL, false, false},
+    {"gpt-2", NULL, false, false},
+    {"phi-2", NULL, false, false},
+    {"mpt", NULL, false, false},
+    {"olmo", NULL, false, false},
+    {"jais", NULL, false, false},
+    {"trillion", NULL, false, false},
+    {"granite-docling", NULL, false, false},
+    {"smollm", NULL, true, false},
+    {"starcoder", NULL, true, false},
+    {"refact", NULL, true, false},
+    {"command-r", NULL, true, false},
+    {"codeshell", NULL, true, false},
+    {"exaone", NULL, true, false},
+    {"llama-bpe", LLAMA3, false, true},
+    {"llama3", LLAMA3, false, true},
+    {"llama-v3", LLAMA3, false, true},
+    {"falcon3", LLAMA3, false, true},
+    {"pixtral", LLAMA3, false, true},
+    {"smaug-bpe", LLAMA3, false, false},
+    {"dbrx", LLAMA3, false, false},
+    {"qwen2", QWEN2, false, false},
+    {"deepseek-r1-qwen", QWEN2, false, false},
+    {"megrez", QWEN2, false, false},
+    {"tekken", TEKKEN, false, true},
+    {"gpt-4o", GPT4O, false, false},
+    {"llama4", GPT4O, false, false},
+};
+
+static const struct pre *find_pre(const char *name, size_t n) {
+    for (size_t i = 0; i < sizeof pres / sizeof *pres; i++)
+        if (strlen(pres[i].name) == n && memcmp(pres[i].name, name, n) == 0) return &pres[i];
+    return NULL;
+}
+
 struct reader {
     const struct pl_gguf *g;
     const char *path;
     enum kind kind;
-    const struct pl_gguf_pre *pre;
+    const struct pre *pre;
     bool prefix, adds_bos, adds_eos;
     struct pl_gguf_string *tokens; /* owned */
     uint32_t n;
@@ -32,13 +93,13 @@ struct reader {
     struct pl_diag *d;
 };
 
-static pl_err refuse(const struct reader *r, pl_err err, const char *what, const char *why) {
+static pl_err refuse_key(const struct reader *r, pl_err err, const char *what, const char *why) {
     pl_diag_at(r->d, err, r->path, 0, 0, "`%s` %s", what, why);
     pl_diag_hint(r->d, "set `tokenizer:` to the directory of the model's tokenizer.json");
     return err;
 }
 
-static const struct pl_gguf_value *find(const struct reader *r, const char *key) {
+static const struct pl_gguf_value *find_key(const struct reader *r, const char *key) {
     return pl_gguf_find(r->g, key);
 }
 
@@ -54,18 +115,18 @@ static void add_string(struct pl_text *t, const char *s, size_t n) {
 
 static pl_err read_kind(struct reader *r) {
     struct pl_gguf_string pre = {"default", 7};
-    const struct pl_gguf_value *model = find(r, "tokenizer.ggml.model");
-    const struct pl_gguf_value *architecture = find(r, "general.architecture");
-    (void)pl_gguf_string(find(r, "tokenizer.ggml.pre"), &pre);
+    const struct pl_gguf_value *model = find_key(r, "tokenizer.ggml.model");
+    const struct pl_gguf_value *architecture = find_key(r, "general.architecture");
+    (void)pl_gguf_string(find_key(r, "tokenizer.ggml.pre"), &pre);
     r->kind = pl_gguf_string_is(architecture, "gemma3") ? KIND_GEMMA
               : pl_gguf_string_is(architecture, "phi3") ? KIND_PHI3
                                                         : KIND_LLAMA;
     if (pl_gguf_string_is(model, "llama")) return PL_ERR_OK;
     r->kind = KIND_BYTES;
-    r->pre = pl_gguf_pre_find(pre.s, pre.n);
+    r->pre = find_pre(pre.s, pre.n);
     if (!pl_gguf_string_is(model, "gpt2"))
-        return refuse(r, PL_ERR_TOKENIZER_UNSUPPORTED, "tokenizer.ggml.model",
-                      model ? "is neither `gpt2` nor `llama`" : "is missing");
+        return refuse_key(r, PL_ERR_TOKENIZER_UNSUPPORTED, "tokenizer.ggml.model",
+                          model ? "is neither `gpt2` nor `llama`" : "is missing");
     if (r->pre) return PL_ERR_OK;
     pl_diag_at(r->d, PL_ERR_TOKENIZER_UNSUPPORTED, r->path, 0, 0,
                "`tokenizer.ggml.pre` is `%.*s`, whose way to split texts is not known here",
@@ -101,11 +162,11 @@ static pl_err respell_blanks(struct reader *r) {
 }
 
 static pl_err read_tokens(struct reader *r) {
-    const struct pl_gguf_value *v = find(r, "tokenizer.ggml.tokens");
+    const struct pl_gguf_value *v = find_key(r, "tokenizer.ggml.tokens");
     struct pl_gguf_strings list = pl_gguf_strings(v);
     if (!v || !v->list || !list.left || list.left > TOKENS_MOST)
-        return refuse(r, PL_ERR_TOKENIZER_FIELD, "tokenizer.ggml.tokens",
-                      v ? "is not a list of tokens" : "is missing");
+        return refuse_key(r, PL_ERR_TOKENIZER_FIELD, "tokenizer.ggml.tokens",
+                          v ? "is not a list of tokens" : "is missing");
     r->n = (uint32_t)list.left;
     r->tokens = pl_malloc(r->n * sizeof *r->tokens);
     if (!r->tokens) return pl_host_oom(r->d, "the vocabulary of a GGUF file");
@@ -118,20 +179,20 @@ static pl_err read_tokens(struct reader *r) {
 static void read_flags(struct reader *r) {
     r->adds_bos = r->kind != KIND_BYTES;
     r->prefix = true;
-    (void)pl_gguf_bool(find(r, "tokenizer.ggml.add_bos_token"), &r->adds_bos);
-    (void)pl_gguf_bool(find(r, "tokenizer.ggml.add_eos_token"), &r->adds_eos);
-    (void)pl_gguf_bool(find(r, "tokenizer.ggml.add_space_prefix"), &r->prefix);
+    (void)pl_gguf_bool(find_key(r, "tokenizer.ggml.add_bos_token"), &r->adds_bos);
+    (void)pl_gguf_bool(find_key(r, "tokenizer.ggml.add_eos_token"), &r->adds_eos);
+    (void)pl_gguf_bool(find_key(r, "tokenizer.ggml.add_space_prefix"), &r->prefix);
 }
 
 /* NULL: the file names none, or one that is no token. */
 static const struct pl_gguf_string *named(const struct reader *r, const char *key, uint64_t *id) {
-    return pl_gguf_uint(find(r, key), id) && *id < r->n ? &r->tokens[*id] : NULL;
+    return pl_gguf_uint(find_key(r, key), id) && *id < r->n ? &r->tokens[*id] : NULL;
 }
 
 /* --- tokenizer.json --- */
 
 static void add_added_tokens(const struct reader *r) {
-    const struct pl_gguf_value *types = find(r, "tokenizer.ggml.token_type");
+    const struct pl_gguf_value *types = find_key(r, "tokenizer.ggml.token_type");
     bool first = true;
     pl_text_add(r->out, "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,"
                         "\"added_tokens\":[");
@@ -236,14 +297,6 @@ static void add_around(const struct reader *r) {
     pl_text_add(r->out, "}},");
 }
 
-static void add_vocabulary(const struct reader *r) {
-    for (uint32_t i = 0; i < r->n; i++) {
-        pl_text_add(r->out, i ? "," : "");
-        add_string(r->out, r->tokens[i].s, r->tokens[i].n);
-        pl_text_addf(r->out, ":%lu", (unsigned long)i);
-    }
-}
-
 /* Merges of the file: "a b". */
 static void add_listed_merges(const struct reader *r, const struct pl_gguf_value *v) {
     struct pl_gguf_strings list = pl_gguf_strings(v);
@@ -256,7 +309,7 @@ static void add_listed_merges(const struct reader *r, const struct pl_gguf_value
 
 /* Gemma's scores do not follow the order of its merges; the order of its tokens does. */
 static pl_err add_made_merges(const struct reader *r) {
-    const struct pl_gguf_value *v = find(r, "tokenizer.ggml.scores");
+    const struct pl_gguf_value *v = find_key(r, "tokenizer.ggml.scores");
     struct pl_gguf_merge *merges = NULL;
     uint64_t n = 0;
     double *scores = pl_malloc(r->n * sizeof *scores);
@@ -266,10 +319,10 @@ static pl_err add_made_merges(const struct reader *r) {
         scores[i] = -(double)i;
         if (r->kind == KIND_GEMMA) continue;
         if (!pl_gguf_real_at(v, i, &scores[i])) {
-            err = refuse(r, PL_ERR_TOKENIZER_FIELD, "tokenizer.ggml.scores",
-                         v ? "has no number for each token" : "is missing, and so are merges");
+            err = refuse_key(r, PL_ERR_TOKENIZER_FIELD, "tokenizer.ggml.scores",
+                             v ? "has no number for each token" : "is missing, and so are merges");
         } else if (isnan(scores[i])) {
-            err = refuse(r, PL_ERR_TOKENIZER_FIELD, "tokenizer.ggml.scores", "holds a NaN");
+            err = refuse_key(r, PL_ERR_TOKENIZER_FIELD, "tokenizer.ggml.scores", "holds a NaN");
         }
     }
     if (err == PL_ERR_OK) err = pl_gguf_make_merges(r->tokens, scores, r->n, &merges, &n, r->d);
@@ -288,7 +341,7 @@ static pl_err add_made_merges(const struct reader *r) {
 }
 
 static pl_err add_model(const struct reader *r) {
-    const struct pl_gguf_value *merges = find(r, "tokenizer.ggml.merges");
+    const struct pl_gguf_value *merges = find_key(r, "tokenizer.ggml.merges");
     const bool pieces = r->kind != KIND_BYTES;
     pl_text_addf(r->out,
                  "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,"
@@ -296,14 +349,18 @@ static pl_err add_model(const struct reader *r) {
                  "\"fuse_unk\":%s,\"byte_fallback\":%s,\"ignore_merges\":%s,\"vocab\":{",
                  pieces ? "true" : "false", pieces ? "true" : "false",
                  r->pre && r->pre->whole_words ? "true" : "false");
-    add_vocabulary(r);
+    for (uint32_t i = 0; i < r->n; i++) {
+        pl_text_add(r->out, i ? "," : "");
+        add_string(r->out, r->tokens[i].s, r->tokens[i].n);
+        pl_text_addf(r->out, ":%lu", (unsigned long)i);
+    }
     pl_text_add(r->out, "},\"merges\":[");
     if (merges)
         add_listed_merges(r, merges);
     else if (pieces)
         PL_TRY(add_made_merges(r));
     else
-        return refuse(r, PL_ERR_TOKENIZER_FIELD, "tokenizer.ggml.merges", "is missing");
+        return refuse_key(r, PL_ERR_TOKENIZER_FIELD, "tokenizer.ggml.merges", "is missing");
     pl_text_add(r->out, "]}}");
     return PL_ERR_OK;
 }
@@ -322,9 +379,9 @@ static pl_err write_tokenizer(struct reader *r) {
 
 /* One template is `tokenizer.chat_template`; others are named after a dot, and listed. */
 static void add_templates(const struct reader *r) {
-    struct pl_gguf_strings names = pl_gguf_strings(find(r, "tokenizer.chat_templates"));
+    struct pl_gguf_strings names = pl_gguf_strings(find_key(r, "tokenizer.chat_templates"));
     struct pl_gguf_string text, name;
-    if (!pl_gguf_string(find(r, "tokenizer.chat_template"), &text)) return;
+    if (!pl_gguf_string(find_key(r, "tokenizer.chat_template"), &text)) return;
     pl_text_add(r->out, ",\"chat_template\":");
     if (!names.left) {
         add_string(r->out, text.s, text.n);
@@ -336,7 +393,7 @@ static void add_templates(const struct reader *r) {
     while (pl_gguf_next_string(&names, &name)) {
         struct pl_text key = {0};
         pl_text_addf(&key, "tokenizer.chat_template.%.*s", (int)pl_u64_min(name.n, 200), name.s);
-        if (pl_gguf_string(find(r, pl_text_str(&key)), &text)) {
+        if (pl_gguf_string(find_key(r, pl_text_str(&key)), &text)) {
             pl_text_add(r->out, ",{\"name\":");
             add_string(r->out, name.s, name.n);
             pl_text_add(r->out, ",\"template\":");

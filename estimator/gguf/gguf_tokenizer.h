@@ -4,7 +4,7 @@
  * Needs: base, gguf_file.h.
  *   T1  the tokenizer is the one that transformers makes of the same file (5.23,
  *       integrations/gguf/gguf_tokenizer_mapping.py), but for vocabularies whose `pre` it does not
- *       know: those of gguf_pre.h are split as llama.cpp splits them, others are refused by name
+ *       know: those of a table here are split as llama.cpp splits them, others are refused by name
  *   T2  a GGUF file stands for a directory of its texts: FILE.gguf/tokenizer.json names one
  * Format: ggml, docs/gguf.md, "Tokenizer". */
 #ifndef PL_ESTIMATOR_GGUF_GGUF_TOKENIZER_H
