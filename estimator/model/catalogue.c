@@ -122,8 +122,8 @@ static bool is_same(const char *a, const char *b) {
 }
 
 /* Finds the row one of whose names or ids is `name`, and the id that it means. */
-static const struct pl_known_model *find(const char *name, bool (*same)(const char *, const char *),
-                                         char id[PL_KNOWN_ID]) {
+static const struct pl_known_model *
+find_known(const char *name, bool (*same)(const char *, const char *), char id[PL_KNOWN_ID]) {
     size_t n;
     const struct pl_known_model *k = pl_catalogue_table(&n);
     for (const struct pl_known_model *end = k + n; k < end; k++) {
@@ -150,12 +150,12 @@ const struct pl_known_model *pl_catalogue_find(const char *name, struct pl_known
     struct pl_known_as own;
     if (!as) as = &own;
     as->guessed = false;
-    const struct pl_known_model *k = find(name, is_same, as->id);
+    const struct pl_known_model *k = find_known(name, is_same, as->id);
     if (k) return k;
     as->guessed = true;
     for (size_t i = 0; i < N_OF_OLLAMA; i++)
-        if (has_word(of_ollama[i].names, name)) return find(of_ollama[i].id, is_same, as->id);
-    return find(name, is_spelt_alike, as->id);
+        if (has_word(of_ollama[i].names, name)) return find_known(of_ollama[i].id, is_same, as->id);
+    return find_known(name, is_spelt_alike, as->id);
 }
 
 /* --- config.json ----------------------------------------------------------------------------- */
@@ -164,7 +164,7 @@ static json_t *tree_of(const struct pl_known_model *k) {
     char id[PL_KNOWN_ID];
     json_t *own = pl_json_load(k->config, strlen(k->config), 0, NULL);
     if (!k->like) return own;
-    json_t *whole = tree_of(find(k->like, is_same, id));
+    json_t *whole = tree_of(find_known(k->like, is_same, id));
     pl_json_merge(&whole, own);
     json_decref(own);
     return whole;

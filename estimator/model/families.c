@@ -28,12 +28,6 @@ static pl_err read_used_window(const struct pl_hf *h, uint64_t when_absent, uint
     return use ? read_window(h, when_absent, window) : PL_ERR_OK;
 }
 
-/* Classes that have no windows, or one for all layers, ignore the list: it must say the same. */
-static pl_err check_layer_types(const struct pl_hf *h, struct pl_model *m) {
-    bool given;
-    return pl_model_read_layer_types(h, 0, m, &given);
-}
-
 /* One window for all layers. */
 static pl_err read_common_window(const struct pl_hf *h, uint64_t when_absent, struct pl_model *m) {
     uint64_t window;
@@ -55,8 +49,10 @@ static pl_err read_qwen_windows(const struct pl_hf *h, struct pl_model *m) {
     return PL_ERR_OK;
 }
 
+/* Classes that have no windows, or one for all layers, ignore the list: it must say the same. */
 static pl_err llama_facts(const struct pl_hf *h, struct pl_model *m) {
-    return check_layer_types(h, m);
+    bool given;
+    return pl_model_read_layer_types(h, 0, m, &given);
 }
 
 static pl_err qwen2_facts(const struct pl_hf *h, struct pl_model *m) {

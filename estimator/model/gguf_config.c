@@ -19,11 +19,11 @@ struct reader {
     struct pl_diag *d;
 };
 
-static const struct pl_gguf_value *find(const struct reader *r, const char *key) {
+static const struct pl_gguf_value *find_key(const struct reader *r, const char *key) {
     return pl_gguf_find_own(r->g, key);
 }
 
-static pl_err refuse(const struct reader *r, const char *key, pl_err err, const char *why) {
+static pl_err refuse_key(const struct reader *r, const char *key, pl_err err, const char *why) {
     pl_diag_at(r->d, err, r->path, 0, 0, "`%s.%s` %s", r->architecture, key, why);
     pl_diag_hint(r->d,
                  err == PL_ERR_MODEL_FIELD
@@ -38,24 +38,24 @@ static void set_uint(struct reader *r, const char *key, uint64_t v) {
 
 /* A number that is the same in all layers; some files list it by layer. */
 static pl_err read_uint(const struct reader *r, const char *key, uint64_t *out) {
-    const struct pl_gguf_value *v = find(r, key);
+    const struct pl_gguf_value *v = find_key(r, key);
     uint64_t item;
     if (!pl_gguf_uint_at(v, 0, out) || *out > INT64_MAX)
-        return refuse(r, key, PL_ERR_MODEL_FIELD, v ? "is not a size" : "is missing");
+        return refuse_key(r, key, PL_ERR_MODEL_FIELD, v ? "is not a size" : "is missing");
     for (uint64_t i = 1; i < v->n; i++)
         if (!pl_gguf_uint_at(v, i, &item) || item != *out)
-            return refuse(r, key, PL_ERR_MODEL_UNSUPPORTED, "differs between layers");
+            return refuse_key(r, key, PL_ERR_MODEL_UNSUPPORTED, "differs between layers");
     return PL_ERR_OK;
 }
 
 static pl_err read_uint_or(const struct reader *r, const char *key, uint64_t *out) {
-    return find(r, key) ? read_uint(r, key, out) : PL_ERR_OK;
+    return find_key(r, key) ? read_uint(r, key, out) : PL_ERR_OK;
 }
 
 static pl_err read_real(const struct reader *r, const char *key, double *out) {
-    const struct pl_gguf_value *v = find(r, key);
+    const struct pl_gguf_value *v = find_key(r, key);
     if (v && (!pl_gguf_real(v, out) || !isfinite(*out)))
-        return refuse(r, key, PL_ERR_MODEL_FIELD, "is not a number");
+        return refuse_key(r, key, PL_ERR_MODEL_FIELD, "is not a number");
     return PL_ERR_OK;
 }
 
@@ -94,8 +94,8 @@ static pl_err read_heads(struct reader *r) {
     value_length = r->head_dim;
     PL_TRY(read_uint_or(r, "attention.value_length", &value_length));
     if (value_length != r->head_dim)
-        return refuse(r, "attention.value_length", PL_ERR_MODEL_UNSUPPORTED,
-                      "is not attention.key_length");
+        return refuse_key(r, "attention.value_length", PL_ERR_MODEL_UNSUPPORTED,
+                          "is not attention.key_length");
     set_uint(r, "num_attention_heads", r->heads);
     set_uint(r, "num_key_value_heads", kv);
     set_uint(r, "head_dim", r->head_dim);
@@ -123,8 +123,8 @@ static void read_biases(struct reader *r) {
 
 static pl_err read_norms(struct reader *r) {
     double eps = 0;
-    if (!find(r, "attention.layer_norm_rms_epsilon"))
-        return refuse(r, "attention.layer_norm_rms_epsilon", PL_ERR_MODEL_FIELD, "is missing");
+    if (!find_key(r, "attention.layer_norm_rms_epsilon"))
+        return refuse_key(r, "attention.layer_norm_rms_epsilon", PL_ERR_MODEL_FIELD, "is missing");
     PL_TRY(read_real(r, "attention.layer_norm_rms_epsilon", &eps));
     pl_json_set(&r->config, "rms_norm_eps", json_real(eps));
     return PL_ERR_OK;
@@ -238,7 +238,7 @@ static pl_err read_longrope(struct reader *r, uint64_t dim, json_t **out) {
 /* A number of the scaling under the name of transformers, where the file has it. */
 static pl_err copy_real(const struct reader *r, const char *gguf, const char *key, json_t **out) {
     double v;
-    if (!find(r, gguf)) return PL_ERR_OK;
+    if (!find_key(r, gguf)) return PL_ERR_OK;
     PL_TRY(read_real(r, gguf, &v));
     pl_json_set(out, key, json_real(v));
     return PL_ERR_OK;
@@ -253,22 +253,22 @@ static pl_err read_yarn(struct reader *r, json_t **out) {
     PL_TRY(copy_real(r, "rope.scaling.yarn_beta_fast", "beta_fast", out));
     PL_TRY(copy_real(r, "rope.scaling.yarn_beta_slow", "beta_slow", out));
     PL_TRY(copy_real(r, "rope.scaling.yarn_log_multiplier", "mscale_all_dim", out));
-    if (find(r, "rope.scaling.yarn_log_multiplier"))
+    if (find_key(r, "rope.scaling.yarn_log_multiplier"))
         pl_json_set(out, "mscale", json_real(1)); /* of every model that has the other one */
     PL_TRY(copy_real(r, "attention.temperature_scale", "llama_4_scaling_beta", out));
     return *out ? PL_ERR_OK : pl_host_oom(r->d, "config.json");
 }
 
 static pl_err read_scaling(struct reader *r, double theta, uint64_t dim, json_t **out) {
-    const struct pl_gguf_value *type = find(r, "rope.scaling.type");
+    const struct pl_gguf_value *type = find_key(r, "rope.scaling.type");
     PL_TRY(read_longrope(r, dim, out));
     if (*out) return PL_ERR_OK;
     PL_TRY(read_llama3(r, theta, dim, out));
     if (*out || !type || pl_gguf_string_is(type, "none")) return PL_ERR_OK;
     if (pl_gguf_string_is(type, "yarn")) return read_yarn(r, out);
     if (!pl_gguf_string_is(type, "linear"))
-        return refuse(r, "rope.scaling.type", PL_ERR_MODEL_UNSUPPORTED,
-                      "is none of none, linear and yarn");
+        return refuse_key(r, "rope.scaling.type", PL_ERR_MODEL_UNSUPPORTED,
+                          "is none of none, linear and yarn");
     *out = json_pack("{s:s}", "rope_type", "linear");
     return copy_real(r, "rope.scaling.factor", "factor", out);
 }
@@ -281,7 +281,7 @@ static pl_err read_positions(struct reader *r) {
     PL_TRY(read_real(r, "rope.freq_base", &theta));
     PL_TRY(read_uint_or(r, "rope.dimension_count", &dim));
     if (!r->head_dim || dim > r->head_dim)
-        return refuse(r, "rope.dimension_count", PL_ERR_MODEL_FIELD, "is more than a head has");
+        return refuse_key(r, "rope.dimension_count", PL_ERR_MODEL_FIELD, "is more than a head has");
     PL_TRY(read_scaling(r, theta, dim, &scaling));
     const bool inside = strcmp(r->architecture, "mistral3") == 0;
     if (inside) {
@@ -295,7 +295,7 @@ static pl_err read_positions(struct reader *r) {
         pl_json_set(&r->config, "partial_rotary_factor",
                     json_real((double)dim / (double)r->head_dim));
     double local;
-    if (find(r, "rope.freq_base_swa")) {
+    if (find_key(r, "rope.freq_base_swa")) {
         PL_TRY(read_real(r, "rope.freq_base_swa", &local));
         pl_json_set(&r->config, "rope_local_base_freq", json_real(local));
     }
@@ -310,8 +310,8 @@ static void name_family(struct reader *r) {
     const char *type = r->architecture;
     r->family = pl_family_of_gguf(r->architecture);
     if (r->family) type = r->family->name;
-    (void)pl_gguf_uint(find(r, "expert_count"), &experts);
-    (void)pl_gguf_uint(find(r, "attention.sliding_window"), &window);
+    (void)pl_gguf_uint(find_key(r, "expert_count"), &experts);
+    (void)pl_gguf_uint(find_key(r, "attention.sliding_window"), &window);
     if (strcmp(r->architecture, "llama") == 0 && window) {
         r->family = pl_family_get(PL_FAMILY_MISTRAL);
         type = r->family->name;

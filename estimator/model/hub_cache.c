@@ -59,10 +59,6 @@ static bool read_ref(const char *path, char ref[REF_MAX]) {
     return ok && n > 0 && ref[0] != '.' && !strchr(ref, '/');
 }
 
-static bool is_commit(const char *revision) {
-    return strlen(revision) == 40 && strspn(revision, "0123456789abcdef") == 40;
-}
-
 pl_err pl_hub_snapshot(const char *repository, const char *revision, struct pl_text *dir,
                        struct pl_text *why, struct pl_diag *d) {
     char ref[REF_MAX];
@@ -75,7 +71,7 @@ pl_err pl_hub_snapshot(const char *repository, const char *revision, struct pl_t
         pl_text_addf(dir, "%s/snapshots/%s", repository, ref);
     else if (errno == ENOMEM)
         err = pl_host_oom(d, path.data);
-    else if (is_commit(revision))
+    else if (strlen(revision) == 40 && strspn(revision, "0123456789abcdef") == 40) /* a commit */
         pl_text_addf(dir, "%s/snapshots/%s", repository, revision);
     else
         pl_text_addf(why, "%s does not name a snapshot", path.data);

@@ -7,7 +7,6 @@
 #include "estimator/model/catalogue.h"
 #include "estimator/model/families.h"
 #include "estimator/model/gguf_config.h"
-#include "estimator/model/wrapper.h"
 
 #include <errno.h>
 #include <math.h>
@@ -160,16 +159,13 @@ static pl_err read_biases(const struct pl_hf *h, const struct pl_family_row *f,
     return PL_ERR_OK;
 }
 
-/* A class default beyond a small model's vocabulary names no token of it. */
-static int64_t default_token(int64_t id, const struct pl_model *m) {
-    return id >= 0 && (uint64_t)id < m->vocab ? id : -1;
-}
-
 static pl_err read_token(const struct pl_hf *h, const char *key, int64_t when_absent,
                          const struct pl_model *m, int64_t *out) {
     const json_t *v = json_object_get(h->object, key);
     uint64_t id = 0;
-    *out = v ? -1 : default_token(when_absent, m);
+    /* A class default beyond a small model's vocabulary names no token of it. */
+    const bool has_default = when_absent >= 0 && (uint64_t)when_absent < m->vocab;
+    *out = !v && has_default ? when_absent : -1;
     /* -1 was the way to say "none" before null was */
     if (!pl_hf_given(h, key) || (json_is_integer(v) && json_integer_value(v) == -1))
         return PL_ERR_OK;
@@ -216,14 +212,6 @@ static pl_err read_dtype(const struct pl_hf *h, struct pl_model *m) {
     return PL_ERR_OK;
 }
 
-/* Layers are alike until the facts of a family say otherwise. */
-static void begin_layers(struct pl_model *m) {
-    for (uint64_t i = 0; i < m->layers; i++)
-        m->layer[i] = (struct pl_layer){.kv_heads = (uint32_t)m->kv_heads,
-                                        .head_dim = (uint32_t)m->head_dim,
-                                        .ffn = (uint32_t)m->ffn};
-}
-
 static void note_kinds(struct pl_model *m) {
     for (uint64_t i = m->layers; i-- > 0;) {
         m->kinds |= 1u << m->layer[i].kind;
@@ -244,7 +232,10 @@ static pl_err read_object(const struct pl_hf *h, struct pl_model *m) {
     PL_TRY(read_tokens(h, f, m));
     PL_TRY(read_dtype(h, m));
     PL_TRY(pl_model_read_codes(h, m));
-    begin_layers(m);
+    for (uint64_t i = 0; i < m->layers; i++) /* alike until the facts of a family say otherwise */
+        m->layer[i] = (struct pl_layer){.kv_heads = (uint32_t)m->kv_heads,
+                                        .head_dim = (uint32_t)m->head_dim,
+                                        .ffn = (uint32_t)m->ffn};
     PL_TRY(f->facts(h, m));
     note_kinds(m);
     return pl_model_read_rope(h, f, m);
@@ -308,6 +299,76 @@ static pl_err read_gguf(const char *path, char **text, uint64_t *bytes, struct p
     return err;
 }
 
+/* --- a multimodal model, whose language model is one level down --- */
+
+#define INNER "text_config"
+
+/* Wrappers whose language model is one of the families, held under INNER. */
+static const struct {
+    const char *outer, *inner, *class;
+} wrappers[] = {
+    {"gemma3", "gemma3_text", "Gemma3ForCausalLM"},
+    {"gemma4", "gemma4_text", "Gemma4ForCausalLM"},
+    {"mistral3", "ministral3", "Ministral3ForCausalLM"},
+    {"mistral3", "mistral", "MistralForCausalLM"},
+    {"qwen3_5", "qwen3_5_text", "Qwen3_5ForCausalLM"},
+};
+
+/* Facts of the language model that such a file may hold at the top level alone. */
+static const char *const shared_keys[] = {
+    "bos_token_id", "eos_token_id", "pad_token_id",        "tie_word_embeddings",
+    "torch_dtype",  "dtype",        "quantization_config", "transformers_version"};
+
+static const char *type_of(const json_t *object) {
+    const char *type = json_string_value(json_object_get(object, "model_type"));
+    return type ? type : "";
+}
+
+static const char *wrapper_class(const json_t *root, const json_t *text) {
+    for (size_t i = 0; i < sizeof wrappers / sizeof *wrappers; i++)
+        if (strcmp(wrappers[i].outer, type_of(root)) == 0 &&
+            strcmp(wrappers[i].inner, type_of(text)) == 0)
+            return wrappers[i].class;
+    return NULL;
+}
+
+static bool complete_inner(const json_t *root, json_t *text, const char *class) {
+    for (size_t i = 0; i < sizeof shared_keys / sizeof *shared_keys; i++) {
+        json_t *value = json_object_get(root, shared_keys[i]);
+        if (value && !json_object_get(text, shared_keys[i]) &&
+            json_object_set(text, shared_keys[i], value) != 0)
+            return false;
+    }
+    return json_object_set_new(text, "architectures", json_pack("[s]", class)) == 0;
+}
+
+static pl_err replace_by_inner(const json_t *root, char **text, uint64_t *bytes,
+                               struct pl_diag *d) {
+    json_t *inner = json_object_get(root, INNER);
+    const char *class = wrapper_class(root, inner);
+    if (!class) return PL_ERR_OK;
+    char *out = complete_inner(root, inner, class) ? pl_json_dump(inner, JSON_INDENT(2)) : NULL;
+    if (!out) return pl_host_oom(d, "config.json");
+    free(*text);
+    *text = out;
+    *bytes = strlen(out);
+    return PL_ERR_OK;
+}
+
+/* If the text is the config.json of a known wrapper, replaces *text (malloc'd, with a NUL after its
+ * *bytes bytes) by that of the language model. Leaves any other text unchanged, also one of more
+ * values than most_weight (json_tree.h), which pl_model_parse() refuses. */
+static pl_err unwrap(char **text, uint64_t *bytes, uint64_t most_weight, struct pl_diag *d) {
+    struct pl_json_error e;
+    if (!strstr(*text, "\"" INNER "\"")) return PL_ERR_OK; /* most files: they are parsed once */
+    if (pl_json_weight(*text, *bytes) > most_weight) return PL_ERR_OK;
+    json_t *root = pl_json_load(*text, (size_t)*bytes, PL_JSON_ONE_VALUE, &e);
+    if (!root) return PL_ERR_OK; /* pl_model_parse() says what is wrong */
+    pl_err err = replace_by_inner(root, text, bytes, d);
+    json_decref(root);
+    return err;
+}
+
 pl_err pl_model_read_text(const char *path, char **text, uint64_t *bytes, struct pl_diag *d) {
     static const char scheme[] = PL_CATALOGUE_SCHEME;
     *text = NULL;
@@ -321,7 +382,7 @@ pl_err pl_model_read_text(const char *path, char **text, uint64_t *bytes, struct
                           why);
     pl_err err = read_file(path, f, text, bytes, d);
     fclose(f);
-    if (err == PL_ERR_OK) err = pl_model_unwrap(text, bytes, CONFIG_WEIGHT(*bytes), d);
+    if (err == PL_ERR_OK) err = unwrap(text, bytes, CONFIG_WEIGHT(*bytes), d);
     if (err == PL_ERR_OK) return PL_ERR_OK;
     free(*text);
     *text = NULL;

@@ -25,7 +25,7 @@ pl_err pl_model_check_trains(const struct pl_model *m, const char *path, struct 
 pl_err pl_model_parse(const char *name, const char *json, uint64_t bytes, struct pl_model *out,
                       struct pl_diag *d);
 /* Returns the text that pl_model_read would read: malloc'd, with a NUL after its *bytes bytes. For
- * a multimodal model it is the text of its language model (wrapper.h). */
+ * a multimodal model it is the text of its language model. */
 pl_err pl_model_read_text(const char *path, char **text, uint64_t *bytes, struct pl_diag *d);
 #define PL_CATALOGUE_SCHEME "catalogue:"
 

@@ -36,11 +36,6 @@ static char *joined(const char *dir, const char *name) {
     return take_path(&t);
 }
 
-static bool is_directory(const char *path) {
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
 static bool exists(const char *path) {
     struct stat st;
     return stat(path, &st) == 0;
@@ -161,13 +156,6 @@ static pl_err as_path(const char *path, bool directory, struct pl_model_ref *out
     return err;
 }
 
-static pl_err as_known(const struct pl_known_model *k, struct pl_model_ref *out,
-                       struct pl_diag *d) {
-    struct pl_text t = {0};
-    pl_text_addf(&t, PL_CATALOGUE_SCHEME "%s", k->name);
-    return set_ref(out, PL_ORIGIN_CATALOGUE, take_path(&t), NULL, d);
-}
-
 /* "name" or "owner/name" in the letters that the hub allows; anything else, and config.json, is a
  * path. */
 static bool is_hub_id(const char *s) {
@@ -189,19 +177,13 @@ struct snapshot {
     char *gguf;              /* owned: its model where it holds no config.json */
 };
 
-static void finish_snapshot(struct snapshot *s) {
-    pl_text_finish(&s->dir);
-    pl_text_finish(&s->why);
-    free(s->repository);
-    free(s->gguf);
-}
-
 /* Finds the snapshot of refs/main. BROKEN: the repository is there, and neither config.json nor one
  * GGUF file is. An error is a lack of memory, which must not be taken for a cache without the
  * model, or a cache of several GGUF files. */
 static pl_err find_snapshot(struct snapshot *s, struct pl_diag *d) {
+    struct stat st;
     s->cached = CACHED_NO;
-    if (!is_directory(s->repository)) return PL_ERR_OK;
+    if (stat(s->repository, &st) != 0 || !S_ISDIR(st.st_mode)) return PL_ERR_OK;
     s->cached = CACHED_BROKEN;
     PL_TRY(pl_hub_snapshot(s->repository, "main", &s->dir, &s->why, d));
     if (s->why.len) return PL_ERR_OK;
@@ -301,12 +283,17 @@ pl_err pl_model_resolve(const char *name, struct pl_model_ref *out, struct pl_te
         if (s.cached == CACHED_BROKEN && notes)
             pl_text_addf(notes, "the hub cache of `%s` is broken (%s): taken from the catalogue\n",
                          name, pl_text_str(&s.why));
-        err = as_known(k, out, d);
+        struct pl_text path = {0};
+        pl_text_addf(&path, PL_CATALOGUE_SCHEME "%s", k->name);
+        err = set_ref(out, PL_ORIGIN_CATALOGUE, take_path(&path), NULL, d);
     } else {
         err = refuse_model(name, s.repository, pl_text_str(&s.why), d);
     }
 out:
-    finish_snapshot(&s);
+    pl_text_finish(&s.dir);
+    pl_text_finish(&s.why);
+    free(s.repository);
+    free(s.gguf);
     return err;
 }
 

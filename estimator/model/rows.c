@@ -253,11 +253,6 @@ static uint64_t a_layer(uint64_t layer) {
     return layer < PL_MODEL_MAX_LAYERS ? layer : 0;
 }
 
-/* Files hold it, and the class has it as no parameter. */
-static bool is_buffer(enum pl_slot s) {
-    return s == PL_SLOT_SCALAR;
-}
-
 /* Files of gpt_oss hold [in,out]. */
 static bool is_turned(const struct pl_model *m, enum pl_slot s) {
     return slots[s].of_experts && !slots[s].vector && m->experts.fused;
@@ -276,7 +271,7 @@ void pl_model_slot(const struct pl_model *m, uint64_t layer, enum pl_slot s,
         .rows = (turned ? cols : rows) * (experts ? experts : 1),
         .cols = turned ? rows : cols,
         .vector = slots[s].vector,
-        .buffer = is_buffer(s),
+        .buffer = s == PL_SLOT_SCALAR, /* files hold it, and the class has it as no parameter */
         .experts = experts,
         .turned = turned,
     };

@@ -32,10 +32,6 @@ static const char *key_of(const struct finder *f, enum pl_target_field field) {
     return keys[field][f->c->of_file];
 }
 
-static uint64_t layers_of(const struct finder *f, uint32_t row) {
-    return f->rows[row].per_layer ? f->m->layers : 1;
-}
-
 static void expert_path(const struct pl_param_row *row, uint64_t layer, uint32_t expert,
                         char buf[128]) {
     pl_model_expert_name(row, layer, expert, buf);
@@ -54,13 +50,6 @@ bool pl_target_is_pattern(const char *name) {
 
 /* ---- errors ---- */
 
-static bool is_listed(const char *name, const char *const *names, uint32_t n) {
-    uint32_t i = 0;
-    while (i < n && strcmp(names[i], name) != 0)
-        i++;
-    return i < n;
-}
-
 /* "all-linear" and every module, for a hint and for the nearest of them. */
 static uint32_t list_modules(const struct finder *f, const char *names[PL_MODEL_MAX_ROWS + 1],
                              struct pl_text *list) {
@@ -68,9 +57,13 @@ static uint32_t list_modules(const struct finder *f, const char *names[PL_MODEL_
     names[0] = "all-linear";
     pl_text_add(list, names[0]);
     for (uint32_t i = 0; i < f->n_rows; i++) {
-        if (!f->rows[i].module || is_listed(f->rows[i].module, names, n)) continue;
-        names[n++] = f->rows[i].module;
-        pl_text_addf(list, ", %s", f->rows[i].module);
+        const char *module = f->rows[i].module;
+        uint32_t k = 0;
+        while (module && k < n && strcmp(names[k], module) != 0)
+            k++;
+        if (!module || k < n) continue;
+        names[n++] = module;
+        pl_text_addf(list, ", %s", module);
     }
     return n;
 }
@@ -275,7 +268,7 @@ static pl_err mark_name(struct finder *f, enum pl_target_field field,
     for (uint32_t r = 0; r < f->n_rows; r++) {
         enum fit fit = FIT_NONE;
         if (is_bias(&f->rows[r])) continue;
-        for (uint64_t l = 0; l < layers_of(f, r); l++) {
+        for (uint64_t l = 0; l < (f->rows[r].per_layer ? f->m->layers : 1); l++) {
             if (l == 0 || by_path) PL_TRY(name_matches(f, field, names, item, r, l, &fit));
             if (fit == FIT_NONE) continue;
             if (field == PL_TARGET_MODULES) PL_TRY(check_adaptable(f, r, l));
@@ -368,13 +361,6 @@ static pl_err find_whole(struct finder *f, pl_row_set *out) {
 
 /* ---- all of it ---- */
 
-static pl_row_set rows_outside_layers(const struct finder *f) {
-    pl_row_set set = 0;
-    for (uint32_t r = 0; r < f->n_rows; r++)
-        if (!f->rows[r].per_layer) set |= pl_row_set_of(r);
-    return set;
-}
-
 /* Rows with the matrices of experts, as parameters or one by one. */
 static pl_row_set rows_of_experts(const struct finder *f, bool parameters) {
     pl_row_set set = 0;
@@ -435,7 +421,9 @@ static pl_err find_targets(struct finder *f, struct pl_targets *out) {
     PL_TRY(mark_names(f, PL_TARGET_PARAMETERS, &f->c->parameters, chosen));
     PL_TRY(mark_names(f, PL_TARGET_EXCLUDED, &f->c->excluded, excluded));
     PL_TRY(find_whole(f, &out->whole));
-    const pl_row_set once = rows_outside_layers(f);
+    pl_row_set once = 0;
+    for (uint32_t r = 0; r < f->n_rows; r++)
+        if (!f->rows[r].per_layer) once |= pl_row_set_of(r);
     for (uint64_t l = 0; l < f->m->layers; l++)
         marks[l] &= ~(excluded[l] | out->whole);
     PL_TRY(choose_experts(f, chosen, marks));
