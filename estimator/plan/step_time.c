@@ -3,7 +3,6 @@
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
-#include "estimator/program/traffic.h"
 
 #include <stdlib.h>
 
@@ -69,13 +68,6 @@ static bool is_shared(const struct pl_tensor *t) {
 static int compare_ends(const void *a, const void *b) {
     const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return (x > y) - (x < y);
-}
-
-static void finish_cells(struct cells *c) {
-    free(c->ends);
-    free(c->written);
-    free(c->used);
-    *c = (struct cells){0};
 }
 
 static pl_err make_cells(const struct pl_plan *plan, struct cells *c, struct pl_diag *d) {
@@ -198,7 +190,9 @@ pl_err pl_plan_step_time(const struct pl_plan *plan, const struct pl_speed *spee
     if (err == PL_ERR_OK)
         out->overlapped_seconds = micro_batches * run_phase(&t, &m, PL_PHASE_MICRO) +
                                   run_phase(&t, &m, PL_PHASE_OPTIMIZER);
-    finish_cells(&t.cells);
+    free(t.cells.ends);
+    free(t.cells.written);
+    free(t.cells.used);
     free(t.spans);
     return err;
 }

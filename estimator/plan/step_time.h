@@ -1,8 +1,8 @@
 /* step_time.h - how long a step of one rank of several takes, by a link.
  *
  * In: a plan, a machine, a link.  Out: seconds of both.  Needs: plan, card/links.h.
- * Ops between ranks take their bytes over the link (traffic.h), the others what they take on the
- * machine (cost.h). Both are nominal (cost.h).
+ * Ops between ranks take their bytes over the link, the others what they take on the machine; both
+ * are nominal (cost.h).
  *   ST1  in order: one op after another, as a run on CPUs does. With one rank that is
  *        pl_program_step_seconds()
  *   ST2  overlapped: ops between ranks have a stream of their own, and so have, on a GPU, copies to

@@ -1,6 +1,8 @@
 /* cost.c - the roofline of a step. */
 #include "estimator/program/cost.h"
 
+#include "estimator/program/shard.h"
+
 /* These ops compute more than they move on a CPU: exponentials, codes of 4 and 8 bits, sums in
  * fp64, rows picked one by one. Source: `train --profile` (GB/s of a kind) in fp32 on 2 cores of a
  * Xeon with AVX-512, models of 1 M to 135 M parameters, compared with the 40 GB/s of ADAMW. */
@@ -93,11 +95,6 @@ static double cols_of(const struct pl_program *p, const struct pl_operand *o) {
     return (double)(o->cols ? o->cols : p->tensors[o->id].dims[1]);
 }
 
-/* Scratch of a kernel is bytes; a matrix that codes are unpacked into has a type. */
-static bool is_scratch(const struct pl_tensor *t) {
-    return t->category == PL_CATEGORY_WORKSPACE && t->dtype == PL_DTYPE_U8;
-}
-
 /* True if an operand before it is the same: what is read is read once. */
 static bool is_again(const struct pl_operand *list, int i) {
     for (int k = 0; k < i; k++)
@@ -113,7 +110,8 @@ static double bytes_of(const struct pl_program *p, const struct pl_operand *list
     for (int i = 0; i < n; i++) {
         if (list[i].id == PL_NONE || is_again(list, i)) continue;
         const struct pl_tensor *t = &p->tensors[list[i].id];
-        if (is_scratch(t)) continue;
+        /* Scratch of a kernel is bytes; a matrix that codes are unpacked into has a type. */
+        if (t->category == PL_CATEGORY_WORKSPACE && t->dtype == PL_DTYPE_U8) continue;
         const double rows = rows_of(p, &list[i], load) * (t->rows == PL_ROWS_ROUTED ? part : 1);
         sum += rows * cols_of(p, &list[i]) * (double)pl_dtype_bytes(t->dtype);
     }
@@ -257,10 +255,6 @@ struct pl_work pl_op_work(const struct pl_program *p, const struct pl_op *op,
 
 /* --- seconds --------------------------------------------------------------------------------- */
 
-static double larger(double a, double b) {
-    return a > b ? a : b;
-}
-
 /* Returns by what factor the arithmetic of attention takes longer than its FLOPs say. */
 static double attention_excess(const struct pl_op *op, const struct pl_speed *s,
                                const struct pl_load *load) {
@@ -284,7 +278,7 @@ double pl_op_seconds(const struct pl_program *p, const struct pl_op *op, const s
     if (class == PL_COST_ATTENTION) compute *= attention_excess(op, s, load);
     if (s->traffic && s->traffic[op->kind] > 0) traffic *= s->traffic[op->kind];
     const bool starts = !s->updates_together || (class != PL_COST_UPDATE && !op->attr.joins);
-    return (starts ? s->start_seconds : 0) + larger(compute, traffic);
+    return (starts ? s->start_seconds : 0) + (compute > traffic ? compute : traffic);
 }
 
 double pl_op_runs(const struct pl_program *p, const struct pl_op *op, double micro_batches) {
@@ -370,4 +364,60 @@ double pl_program_update_seconds(const struct pl_program *p, const struct pl_spe
 
 double pl_program_seconds_per_token(const struct pl_program *p, const struct pl_speed *s) {
     return pl_program_micro_seconds(p, s) / (double)p->tokens;
+}
+
+/* --- between ranks --- */
+
+/* The matrix whose rows are divided: what is spread, and what comes of the other ops. */
+static const struct pl_operand *whole_of(const struct pl_op *op) {
+    switch (op->kind) {
+    case PL_OP_SPREAD:
+        return &op->in[PL_SPREAD_G];
+    case PL_OP_SHARE:
+        return &op->out[PL_SHARE_OUT_X];
+    case PL_OP_FETCH:
+        return &op->out[PL_FETCH_OUT_X];
+    default:
+        return NULL;
+    }
+}
+
+static uint64_t rows_of_rank(const struct pl_op *op, uint64_t rows, uint32_t rank) {
+    const struct pl_attr *a = &op->attr;
+    const struct pl_shard all = pl_shard_of(rows, a->block_rows, a->ranks, rank);
+    return a->piece_rows ? pl_shard_piece(all, a->piece_row0, a->piece_rows).rows : all.rows;
+}
+
+/* Counts in rows. A rank's own rows go to, or come from, each of the others; rows of the others
+ * pass once. */
+struct pl_op_traffic pl_op_traffic(const struct pl_program *p, const struct pl_op *op) {
+    const struct pl_operand *whole = whole_of(op);
+    const uint32_t ranks = op->attr.ranks;
+    uint64_t all = 0, most = 0, least = UINT64_MAX;
+    if (!whole || ranks < 2) return (struct pl_op_traffic){0};
+    const struct pl_tensor *t = &p->tensors[whole->id];
+    const uint64_t rows = whole->nrows ? whole->nrows : t->dims[0];
+    for (uint32_t r = 0; r < ranks; r++) {
+        const uint64_t own = rows_of_rank(op, rows, r);
+        all += own;
+        most = pl_u64_max(most, own);
+        least = pl_u64_min(least, own);
+    }
+    const uint64_t mine = rows_of_rank(op, rows, p->shape.rank);
+    const uint64_t row_bytes = t->dims[1] * pl_dtype_bytes(t->dtype);
+    const uint64_t sent = op->kind == PL_OP_SPREAD ? all - mine : mine * (ranks - 1);
+    return (struct pl_op_traffic){.sent_bytes = sent * row_bytes,
+                                  .busiest_bytes =
+                                      pl_u64_max(most * (ranks - 1), all - least) * row_bytes};
+}
+
+double pl_program_sent_bytes(const struct pl_program *p, double micro_batches) {
+    double bytes = 0;
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        const struct pl_op *op = &p->ops[i];
+        if (pl_op_cost(op) != PL_COST_RANKS) continue;
+        bytes += (double)pl_op_traffic(p, op).sent_bytes * pl_op_runs(p, op, micro_batches) *
+                 pl_op_copies(p, op);
+    }
+    return bytes;
 }

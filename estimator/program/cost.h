@@ -76,4 +76,17 @@ double pl_op_runs(const struct pl_program *p, const struct pl_op *op, double mic
 double pl_program_step_seconds(const struct pl_program *p, const struct pl_speed *s,
                                const struct pl_load *load, double of[PL_COST_COUNT]);
 
+/* The bytes that an op between ranks sends, as a run counts them. Every such op is a group of sends
+ * and receives between each two ranks (runtime/kernels/between.c). The bytes follow from the rank's
+ * own rows or from those of the others; all ranks take part until the one that moves the most is
+ * done. */
+struct pl_op_traffic {
+    uint64_t sent_bytes;    /* by this rank; 0 for an op that is not between ranks */
+    uint64_t busiest_bytes; /* the larger of the bytes that the busiest rank sends and receives */
+};
+struct pl_op_traffic pl_op_traffic(const struct pl_program *p, const struct pl_op *op);
+/* Returns the bytes that this rank sends in a step of so many micro-batches; a brief program counts
+ * the ops that it stands for. */
+double pl_program_sent_bytes(const struct pl_program *p, double micro_batches);
+
 #endif

@@ -43,10 +43,6 @@ static bool same_pieces(const struct chunked *from, const struct chunked *to) {
            (from->chunks > 2 * PL_BRIEF_ENDS && to->chunks > 2 * PL_BRIEF_ENDS);
 }
 
-static bool same_ops(const struct sizes *from, const struct sizes *to) {
-    return same_pieces(&from->loss, &to->loss) && same_pieces(&from->mlp, &to->mlp);
-}
-
 /* Returns the chunks that split rows of a kind: target rows for the loss, tokens for the MLP. */
 static const struct chunked *chunks_by(const struct sizes *s, enum pl_rows rows) {
     return rows == PL_ROWS_TARGETS ? &s->loss : &s->mlp;
@@ -144,12 +140,6 @@ static uint64_t ops_without_scratch(const struct pl_program *p) {
     return pl_digest_value(&h);
 }
 
-/* Returns the chunks for which an op is repeated: those of the MLP in layers, those of the loss
- * outside. */
-static const struct chunked *chunks_around(const struct pl_op *op, const struct sizes *s) {
-    return op->layer == PL_NONE ? &s->loss : &s->mlp;
-}
-
 /* --- all of it ------------------------------------------------------------------------------- */
 
 static bool resize_op(struct pl_program *p, struct pl_op *op, const struct sizes *from,
@@ -162,7 +152,9 @@ static bool resize_op(struct pl_program *p, struct pl_op *op, const struct sizes
     op->flops = (float)pl_op_flops(p, op, &full);
     if (op->attr.first_element && p->tensors[op->out[0].id].rows != PL_ROWS_FIXED)
         op->attr.first_element = op->out[0].batch_row * p->tensors[op->out[0].id].dims[1];
-    if (op->left_out) op->left_out = (uint32_t)(chunks_around(op, to)->chunks - 2 * PL_BRIEF_ENDS);
+    /* Ops are repeated for the chunks of the MLP in layers, for those of the loss outside. */
+    const struct chunked *around = op->layer == PL_NONE ? &to->loss : &to->mlp;
+    if (op->left_out) op->left_out = (uint32_t)(around->chunks - 2 * PL_BRIEF_ENDS);
     return true;
 }
 
@@ -171,7 +163,7 @@ bool pl_program_resize(struct pl_program *p, const struct pl_job_shape *shape) {
     const bool windows = shape->gradients != PL_GRADIENTS_OF_JOB && shape->offload;
     if (!p->brief || shape->inference || windows || !same_but_for_sizes(&p->shape, shape) ||
         !sizes_of(&p->shape, p->model, &from) || !sizes_of(shape, p->model, &to) ||
-        !same_ops(&from, &to))
+        !same_pieces(&from.loss, &to.loss) || !same_pieces(&from.mlp, &to.mlp))
         return false;
     const uint64_t without = ops_without_scratch(p);
     if (!resize_tensors(p, &from, &to)) return false;

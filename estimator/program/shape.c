@@ -363,17 +363,13 @@ static pl_err check_whole(const struct pl_job *job, const struct pl_model *m,
     return PL_ERR_OK;
 }
 
-static bool adapts_experts(const struct pl_job_shape *s, const struct pl_model *m) {
-    return has_slot(m, s->lora_targets.rows, PL_SLOT_EXPERT_GU) ||
-           has_slot(m, s->lora_targets.rows, PL_SLOT_EXPERT_DOWN);
-}
-
 /* Masks are drawn by a sample's own positions. The head sees rows gathered from all samples, and
  * experts see theirs sorted. */
 static pl_err check_dropout(const struct pl_job *job, const struct pl_model *m,
                             const struct pl_job_shape *s, struct pl_diag *d) {
     if (job->lora_dropout == 0 || job->inference) return PL_ERR_OK;
-    if (adapts_experts(s, m)) {
+    if (has_slot(m, s->lora_targets.rows, PL_SLOT_EXPERT_GU) ||
+        has_slot(m, s->lora_targets.rows, PL_SLOT_EXPERT_DOWN)) {
         pl_job_error(job, PL_KEY_lora_dropout, PL_ERR_CONFIG_CONFLICT, d,
                      "`lora_dropout` with adapters on experts is not supported");
         pl_diag_hint(d, "remove `lora_dropout`: PEFT refuses it for `target_parameters` as well");

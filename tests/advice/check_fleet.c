@@ -5,7 +5,7 @@
 #include "estimator/config/job_text.h"
 #include "estimator/config/job_values.h"
 #include "estimator/program/shard.h"
-#include "estimator/program/traffic.h"
+#include "estimator/program/cost.h"
 #include "tests/plan/planning.h"
 #include "tests/support/ask.h"
 

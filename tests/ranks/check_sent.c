@@ -1,6 +1,6 @@
 /* check_sent.c - what a run says that a rank sent, against what is foretold of its program. */
 #include "estimator/config/job_values.h"
-#include "estimator/program/traffic.h"
+#include "estimator/program/cost.h"
 #include "tests/ranks/crew.h"
 #include "tests/ranks/job_of_rank.h"
 #include "tests/support/joblog.h"
