@@ -237,10 +237,6 @@ static struct touched *touched_by(const struct checker *c, uint32_t first, uint3
     return t;
 }
 
-static uint64_t rows_end(const struct checker *c, const struct pl_operand *o) {
-    return o->row0 + (o->nrows ? o->nrows : c->p->tensors[o->id].dims[0]);
-}
-
 /* R4, rows rising from op to op: what one writes lies after all that those before it used, what it
  * reads after all that they wrote. */
 static pl_err check_apart(const struct checker *c, uint32_t first, uint32_t op) {
@@ -259,7 +255,7 @@ static pl_err check_apart(const struct checker *c, uint32_t first, uint32_t op) 
         if (w->id == PL_NONE) continue;
         struct touched *t = touched_by(c, first, w->id);
         uint64_t *end = output ? &t->written : &t->read;
-        *end = pl_u64_max(*end, rows_end(c, w));
+        *end = pl_u64_max(*end, w->row0 + (w->nrows ? w->nrows : c->p->tensors[w->id].dims[0]));
     }
     return PL_ERR_OK;
 }

@@ -1,6 +1,6 @@
 /* fold.h - the tensors of a phase as units that share an offset, and where each tensor is in them.
  *
- * In: tensors of a phase.  Out: units (pack_units.h).
+ * In: tensors of a phase.  Out: units (pack.h).
  * Layers that are alike take turns with the same bytes, so one of them, or of two that alternate,
  * tells where all have what they need for themselves, and so do equal pieces of work (kinds.h).
  * What layers keep for a later pass over the layers adds up: the copies of it lie side by side.
@@ -15,7 +15,7 @@
 #ifndef PL_ESTIMATOR_PLAN_FOLD_H
 #define PL_ESTIMATOR_PLAN_FOLD_H
 
-#include "estimator/plan/pack_units.h"
+#include "estimator/plan/pack.h"
 #include "estimator/plan/place.h"
 
 struct pl_fold {

@@ -13,10 +13,6 @@
 
 #define NOT_USED UINT32_MAX
 
-static bool is_input(enum pl_role r) {
-    return pl_role_is_input(r);
-}
-
 static void touch(struct pl_place_row *row, uint32_t op) {
     if (row->first_op == NOT_USED) row->first_op = op;
     row->last_op = op;
@@ -58,11 +54,6 @@ static void let_copies_run(struct pl_plan *plan) {
     }
 }
 
-static uint32_t last_op_of(const struct pl_program *p, uint32_t id) {
-    const struct pl_phase_range *r = &p->phases[p->tensors[id].phase];
-    return r->first_op + r->n_ops - 1;
-}
-
 /* First and last op of every STEP tensor; inputs are there before the first op of their phase, and
  * so is what a micro-batch before has left. */
 static void find_lifetimes(struct pl_plan *plan) {
@@ -73,7 +64,7 @@ static void find_lifetimes(struct pl_plan *plan) {
         *row = (struct pl_place_row){.first_op = NOT_USED};
         if (t->scope == PL_SCOPE_JOB)
             *row = (struct pl_place_row){.last_op = p->n_ops ? p->n_ops - 1 : 0};
-        else if (is_input(t->role) || pl_tensor_is_held(p, t))
+        else if (pl_role_is_input(t->role) || pl_tensor_is_held(p, t))
             touch(row, p->phases[t->phase].first_op);
     }
     for (uint32_t op = 0, n; op < p->n_ops; op += n) {
@@ -82,8 +73,11 @@ static void find_lifetimes(struct pl_plan *plan) {
             touch_operands(plan, i, op, op + n - 1);
     }
     let_copies_run(plan);
-    for (uint32_t i = 0; i < p->n_tensors; i++)
-        if (pl_tensor_spans_phase(&p->tensors[i])) plan->places[i].last_op = last_op_of(p, i);
+    for (uint32_t i = 0; i < p->n_tensors; i++) {
+        const struct pl_phase_range *r = &p->phases[p->tensors[i].phase];
+        if (pl_tensor_spans_phase(&p->tensors[i]))
+            plan->places[i].last_op = r->first_op + r->n_ops - 1;
+    }
 }
 
 /* True if equal layers have it at the same time: what lasts for the run, what a pass over the
@@ -297,15 +291,6 @@ static pl_err place_phases(struct pl_plan *plan, enum pl_tensor_place place,
     return PL_ERR_OK;
 }
 
-static pl_err place_device(struct pl_plan *plan, const struct buckets *b, struct pl_interval *rows,
-                           struct pl_diag *d) {
-    PL_TRY(place_phases(plan, PL_PLACE_DEVICE, b, rows, plan->phases, d));
-    if (!plan->over) PL_TRY(tighten(plan, PL_PLACE_DEVICE, b, room_of(plan), plan->phases, d));
-    plan->peak_phase = highest_of(plan->phases);
-    plan->batch_bytes = plan->phases[plan->peak_phase].bytes;
-    return PL_ERR_OK;
-}
-
 /* The bytes of the host's arenas are not asked for where there is a limit. */
 static pl_err place_host(struct pl_plan *plan, enum pl_tensor_place place, const struct buckets *b,
                          struct pl_interval *rows, struct pl_diag *d) {
@@ -349,7 +334,11 @@ static pl_err place_step(struct pl_plan *plan, const struct buckets *b, struct p
     struct pl_interval *rows = pl_malloc((b->most + 1) * sizeof *rows);
     if (!rows) return pl_host_oom(d, "the plan");
     pl_err err = PL_ERR_OK;
-    PL_TRY_GOTO(place_device(plan, b, rows, d), out);
+    PL_TRY_GOTO(place_phases(plan, PL_PLACE_DEVICE, b, rows, plan->phases, d), out);
+    if (!plan->over)
+        PL_TRY_GOTO(tighten(plan, PL_PLACE_DEVICE, b, room_of(plan), plan->phases, d), out);
+    plan->peak_phase = highest_of(plan->phases);
+    plan->batch_bytes = plan->phases[plan->peak_phase].bytes;
     for (int place = PL_PLACE_PINNED; place < PL_PLACE_COUNT; place++)
         PL_TRY_GOTO(place_host(plan, place, b, rows, d), out);
 out:

@@ -134,26 +134,18 @@ static uint64_t place_all(struct search *s) {
 
 /* --- all attempts ----------------------------------------------------------------------------- */
 
-static void keep(struct search *s) {
-    for (uint32_t i = 0; i < s->units->n; i++)
-        s->all[i].best = s->all[i].low;
-}
-
-static void learn(struct search *s, uint64_t goal) {
-    for (uint32_t i = 0; i < s->units->n; i++)
-        if (s->all[i].low + s->all[i].bytes > goal) s->all[i].hardness *= 2;
-}
-
 static void try_again(struct search *s, uint64_t goal, uint64_t enough, struct pl_packing *out) {
     const uint64_t effort = (uint64_t)s->units->n * s->units->n, was = out->bytes;
     for (int i = 0; i < MOST_ATTEMPTS && i * effort < MOST_EFFORT; i++) {
         const uint64_t height = place_all(s);
         if (height < out->bytes) {
             out->bytes = height;
-            keep(s);
+            for (uint32_t k = 0; k < s->units->n; k++)
+                s->all[k].best = s->all[k].low;
         }
         if (out->bytes <= pl_u64_max(goal, enough)) break;
-        learn(s, goal);
+        for (uint32_t k = 0; k < s->units->n; k++)
+            if (s->all[k].low + s->all[k].bytes > goal) s->all[k].hardness *= 2;
     }
     for (uint32_t i = 0; i < s->units->n && out->bytes < was; i++)
         pl_unit_put(s->units, i, s->all[i].best);

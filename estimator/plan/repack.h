@@ -15,7 +15,7 @@
 #ifndef PL_ESTIMATOR_PLAN_REPACK_H
 #define PL_ESTIMATOR_PLAN_REPACK_H
 
-#include "estimator/plan/pack_units.h"
+#include "estimator/plan/pack.h"
 
 /* packing: height and bound, as pl_pack has them. A height of up to `goal` bytes is not made
  * smaller, nor one of up to `enough`, which changes nothing but where it ends. */
