@@ -7,6 +7,7 @@
 
 #include <check.h>
 #include <jansson.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +55,7 @@ static bool check_case(const json_t *row, const char *variables, size_t line, si
     return good;
 }
 
+/* J1 of jinja.h, L1 of lex.h and C1 of chars.h */
 START_TEST(templates_are_rendered_as_python_renders_them) {
     char *line = NULL, *variables = NULL;
     size_t cap = 0, n_line = 0, refused = 0, wrong = 0;
@@ -105,6 +107,7 @@ static const struct {
      NULL},
 };
 
+/* J2 of jinja.h and R2 of run.h */
 START_TEST(a_program_meets_its_limits_soon) {
     struct pl_text out = {0};
     struct pl_diag d = {0};
@@ -138,6 +141,7 @@ START_TEST(filters_of_a_block_nest_only_so_deep) {
 }
 END_TEST
 
+/* T2 of tree.h */
 START_TEST(brackets_and_blocks_nest_only_so_deep) {
     static const char *const open[] = {"(", "[", "{1:", "-", "not ", "x if y else ", "x(", "x["};
     struct pl_text text = {0}, out = {0};
@@ -206,6 +210,7 @@ static const struct {
     {"{{ 1.5 | round(1, 'half') }}", "method"},
 };
 
+/* G2 of parse.h */
 START_TEST(what_is_not_done_as_python_does_it_is_refused_by_name) {
     static const char variables[] = "{\"x\": {}}";
     struct pl_text out = {0};
@@ -281,6 +286,57 @@ START_TEST(generation_blocks_are_told_by_bytes) {
 }
 END_TEST
 
+struct reader {
+    const struct pl_jinja *program;
+    int number;
+    bool wrong;
+};
+
+/* Renders numbers that are the thread's own, many times. */
+static void *render_often(void *ctx) {
+    struct reader *r = ctx;
+    struct pl_jinja_memory own = {.arena = {0}};
+    for (int i = 0; i < 200; i++) {
+        char want[64], text[64];
+        struct pl_jinja_inputs in = day;
+        struct pl_jinja_value v = {0};
+        struct pl_text out = {0};
+        struct pl_diag d = {0};
+        snprintf(text, sizeof text, "{\"n\": [%d, %d]}", r->number, i);
+        snprintf(want, sizeof want, "<%d><%d>", r->number, i);
+        struct pl_scan scan = {.text = text, .n = strlen(text)};
+        pl_jinja_begin(&own);
+        r->wrong |= !pl_jinja_read_json(&own, &scan, &v);
+        in.variables = v.map;
+        r->wrong |= pl_jinja_render(r->program, &own, &in, &out, NULL, &d) != PL_ERR_OK ||
+                    strcmp(pl_text_str(&out), want) != 0;
+        pl_text_finish(&out);
+    }
+    pl_jinja_memory_finish(&own);
+    return NULL;
+}
+
+/* J3 of jinja.h */
+START_TEST(threads_share_a_program) {
+    enum { THREADS = 4 };
+    static const char text[] =
+        "{% macro m(x) %}<{{ x }}>{% endmacro %}{% for i in n %}{{ m(i) }}{% endfor %}";
+    struct pl_jinja *program = NULL;
+    struct reader readers[THREADS];
+    pthread_t threads[THREADS];
+    ck_assert_int_eq(pl_jinja_parse(text, sizeof text - 1, "case", &program, NULL), PL_ERR_OK);
+    for (int i = 0; i < THREADS; i++) {
+        readers[i] = (struct reader){.program = program, .number = 1000 * i};
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, render_often, &readers[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+        ck_assert_msg(!readers[i].wrong, "thread %d", i);
+    }
+    pl_jinja_close(&program);
+}
+END_TEST
+
 #define ROWS(a) ((int)(sizeof(a) / sizeof *(a)))
 
 int main(void) {
@@ -297,6 +353,7 @@ int main(void) {
     tcase_add_loop_test(t, values_nest_only_so_deep, 0, 2);
     tcase_add_test(t, a_long_row_is_read_in_little_more_than_its_bytes);
     tcase_add_test(t, generation_blocks_are_told_by_bytes);
+    tcase_add_test(t, threads_share_a_program);
     suite_add_tcase(suite, t);
     SRunner *sr = srunner_create(suite);
     srunner_run_all(sr, CK_ENV);

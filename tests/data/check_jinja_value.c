@@ -33,6 +33,7 @@ static bool holds(const unsigned char *at, size_t n, unsigned char byte) {
     return i == n;
 }
 
+/* A1 of value.h */
 START_TEST(memory_is_zeroed_aligned_and_never_handed_out_twice) {
     enum { PIECES = 500 };
     unsigned char *at[PIECES];
@@ -54,6 +55,7 @@ START_TEST(memory_is_zeroed_aligned_and_never_handed_out_twice) {
 }
 END_TEST
 
+/* A1 of value.h */
 START_TEST(the_limit_is_told_apart_and_what_there_is_stays) {
     char *first = pl_jinja_alloc(&arena, 100);
     ck_assert_ptr_nonnull(first);
@@ -93,7 +95,8 @@ START_TEST(a_mark_gives_back_what_came_after_it) {
 }
 END_TEST
 
-/* Two texts may begin with the same one: growing the newest in place must not change the other. */
+/* A2 of value.h. Two texts may begin with the same one: growing the newest in place must not change
+ * the other. */
 START_TEST(joined_texts_keep_their_bytes) {
     enum { TEXTS = 60 };
     char *at[TEXTS], want[TEXTS][400];
@@ -251,6 +254,7 @@ START_TEST(a_map_is_a_dict) {
 }
 END_TEST
 
+/* A3 of value.h */
 START_TEST(nesting_ends_at_its_limit) {
     struct pl_jinja_value v = pl_jinja_none();
     int depth = 0;

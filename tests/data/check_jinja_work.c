@@ -316,6 +316,7 @@ static double budget_seconds(void) {
     return processor_seconds() - begin;
 }
 
+/* A4 of value.h, C2 of chars.h and R2 of run.h */
 START_TEST(whatever_a_template_repeats_is_paid_for) {
     double budget = budget_seconds(), longest = 0;
     size_t slowest = 0;

@@ -70,6 +70,8 @@ static void rearrange(struct piece *p, size_t n, uint64_t *state) {
     }
 }
 
+/* G1 of parse.h and R1 of run.h: what is refused has a message. T1 of tree.h and L2 of lex.h: what
+ * is read is whole, so that no render leaves its memory. */
 static void render(const char *text, size_t n) {
     const struct pl_jinja_inputs day = {.year = 2025, .month = 1, .day = 2};
     struct pl_jinja_inputs in = day;

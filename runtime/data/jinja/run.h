@@ -5,7 +5,7 @@
  *   R1  every function that can fail returns false after recording why; callers only pass it on
  *   R2  work, memory, output and depth have limits, so a program ends soon whatever it says; the
  *       functions below pay for themselves, and those that would not are poisoned at the end
- *   R3  a program sees what it is given and a date; it reads nothing else
+ * A program sees what it is given and a date; it reads nothing else.
  * Use: if (!pl_jinja_spend(r, PL_JINJA_CHARACTER_UNITS * n)) return false; */
 #ifndef PL_RUNTIME_DATA_JINJA_RUN_H
 #define PL_RUNTIME_DATA_JINJA_RUN_H
