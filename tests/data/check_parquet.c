@@ -56,10 +56,12 @@ static char *content_of(const char *path, bool (*reads)(const void *ctx, const c
     return text;
 }
 
+/* T3 of fields.h: `repeated` has the lists of older writers. */
 static const char *const all_files[] = {"text",     "alpaca",     "sharegpt", "messages",
                                         "parts",    "pairs",      "tokens",   "types",
                                         "repeated", "preference", "no_rows"};
 
+/* R1 of lines.h, J1 of row_json.h, T1 of fields.h and T2 of fields.h */
 START_TEST(a_row_is_what_pyarrow_reads) {
     char *got = content_of(parquet(all_files[_i]), any);
     char *want = file_read(textf(AT "%s.jsonl", all_files[_i]), NULL);
@@ -69,7 +71,7 @@ START_TEST(a_row_is_what_pyarrow_reads) {
 }
 END_TEST
 
-/* Later rows say no more of a column that is not read than that it is there. */
+/* R2 of lines.h. Later rows say no more of a column that is not read than that it is there. */
 START_TEST(the_first_row_alone_has_columns_that_are_not_read) {
     static const char unread[] = "\"n\":true,\"f\":true,\"d\":true,\"l\":true,\"s\":true,";
     char *got = content_of(parquet("types"), text_alone);
@@ -170,6 +172,7 @@ static const struct {
     {"no_rows", "the file is empty", "", PL_ERR_DATA_EMPTY, 0},
 };
 
+/* P1 of unpack_parquet.h */
 START_TEST(a_refused_row_is_named_by_its_number) {
     struct fixture f;
     ck_assert_int_eq(open_rows(&f, parquet(refusals[_i].name), PL_FORMAT_AUTO), refusals[_i].err);
@@ -186,6 +189,7 @@ static const struct {
     const char *column, *type;
 } strange[] = {{"day", "DATE"}, {"price", "DECIMAL"}, {"raw", "BYTE_ARRAY without a logical type"}};
 
+/* R3 of lines.h */
 START_TEST(a_column_that_is_read_and_has_no_text_is_refused_by_its_type) {
     struct fixture f;
     fixture_start(&f, PL_FORMAT_TEXT);
@@ -241,8 +245,8 @@ static const struct {
 } libraries[] = {
     {"/no/such/library.so", "the library that decodes it is not there",
      "pip install 'carquet==0.7"},
-    {CRASHING, "carquet ended with signal", "again"},
-    {NEWER, "is version 0.8.0", "pip install 'carquet==0.7"},
+    {CRASHING, "carquet ended with signal", "again"}, /* Q2 of carquet.h, P2 of unpack_parquet.h */
+    {NEWER, "is version 0.8.0", "pip install 'carquet==0.7"}, /* Q1 of carquet.h */
 };
 
 START_TEST(a_library_that_is_not_there_or_crashes_ends_in_a_message) {

@@ -5,7 +5,7 @@
  *   J1  the work follows Dremel's assembly of records: a node is present where the definition level
  *       of its first leaf is at least its own, and a list continues while the repetition level of
  *       its first leaf is its own
- *   J2  the depth of the calls is that of the tree
+ * The depth of the calls is that of the tree.
  * Use: pl_parquet_write_member(&w, node, &any, &d); */
 #ifndef PL_RUNTIME_DATA_PARQUET_WRITE_H
 #define PL_RUNTIME_DATA_PARQUET_WRITE_H
