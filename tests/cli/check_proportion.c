@@ -87,6 +87,7 @@ START_TEST(a_small_archive_of_a_large_file) {
 }
 END_TEST
 
+/* D1 of tokenizer_document.h */
 START_TEST(values_of_a_tokenizer_outside_of_its_lists) {
     static const char *const values[] = {"[],", "{},", "0,", "\"\",", "[[0]],"};
     uint64_t bytes = write_long("tokenizer.json", "{\"added_tokens\": [", values[_i],

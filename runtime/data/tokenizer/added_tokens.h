@@ -5,7 +5,7 @@
  *       continues after it, whether or not its flags accept it
  *   A2  single_word wants no word character on either side; lstrip and rstrip take the space
  *       next to the token with it
- *   A3  a set matches either the text as it came or the normalized text, never both
+ * A set matches either the text as it came or the normalized text, never both.
  * Use: pl_added_set_sort(&set); at = 0; while (pl_added_next(&set, text, n, &walk)) ... */
 #ifndef PL_RUNTIME_DATA_TOKENIZER_ADDED_TOKENS_H
 #define PL_RUNTIME_DATA_TOKENIZER_ADDED_TOKENS_H

@@ -3,9 +3,9 @@
  * In: the pattern, UTF-8.  Out: a pattern that matches the same, or what stands in the way.
  * Needs: base.
  *   T1  known: characters, escapes of punctuation, \r \n \t \f \v \s \S \d \D \x{...} \uXXXX,
- * general categories \p{..} \P{..}, classes of these with ranges, `.`, `|`, (..) (?:..) (?=..)
- * (?!..),
- *       (?i:..) of ASCII letters, and ? * + {n} {n,} {n,m} with ? (lazy) and + (possessive)
+ *       general categories \p{..} \P{..}, classes of these with ranges, `.`, `|`, (..) (?:..)
+ *       (?=..) (?!..), (?i:..) of ASCII letters, and ? * + {n} {n,} {n,m} with ? (lazy) and +
+ *       (possessive)
  *   T2  everything else is refused: engines differ on it, or were not compared
  *   T3  in (?i:..) letters whose pairs fold together with one other character (ss and sharp s) do
  *       not stand side by side

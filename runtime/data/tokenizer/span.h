@@ -3,7 +3,7 @@
  * In: text.  Out: slices of it, and changed copies.  Needs: base.
  *   S1  without `origin`, byte i came from base + i; with it, from origin[i]
  *   S2  origins never decrease along a span
- *   S3  a buffer that failed stays failed; check once after a series of additions
+ * A buffer that failed stays failed; callers check once after a series of additions.
  * Use: pl_span_buf_add(&b, "x", 1, where); pl_span_buf_copy(&b, &span); ... pl_span_of(&b) */
 #ifndef PL_RUNTIME_DATA_TOKENIZER_SPAN_H
 #define PL_RUNTIME_DATA_TOKENIZER_SPAN_H

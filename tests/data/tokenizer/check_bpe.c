@@ -93,6 +93,7 @@ static void encode(struct model *m, const char *text, size_t n, struct pl_token_
     ck_assert_int_eq(pl_bpe_encode(&m->bpe, &m->scratch, &piece, out, NULL), PL_ERR_OK);
 }
 
+/* E1 of bpe.h; tokens begin where S1 of span.h says */
 START_TEST(the_lowest_rank_goes_first_and_of_equal_ones_the_leftmost) {
     struct model m;
     struct pl_token_list got = {0};
@@ -123,7 +124,7 @@ START_TEST(the_lowest_rank_goes_first_and_of_equal_ones_the_leftmost) {
 }
 END_TEST
 
-/* Quadratic time would be 10^13 steps: the time limit of the test would end it. */
+/* E2 of bpe.h. Quadratic time would be 10^13 steps: the time limit of the test would end it. */
 START_TEST(four_million_letters_in_one_piece_are_merged) {
     struct model m;
     struct pl_token_list got = {0};
@@ -208,6 +209,23 @@ START_TEST(unknown_characters_fuse_fall_back_or_leave_nothing) {
 }
 END_TEST
 
+/* V3 of vocab.h */
+START_TEST(ids_may_have_gaps) {
+    struct pl_vocab v = {0};
+    size_t n;
+    ck_assert(pl_vocab_put(&v, 7, "the", 3));
+    ck_assert(pl_vocab_put(&v, 2, "a", 1));
+    ck_assert_uint_eq(v.size, 8);
+    ck_assert_int_eq(pl_vocab_find(&v, "the", 3), 7);
+    ck_assert_int_eq(pl_vocab_find(&v, "th", 2), -1);
+    for (int64_t id = -1; id < 9; id++) {
+        const char *piece = pl_vocab_piece(&v, id, &n);
+        ck_assert_int_eq(piece != NULL, id == 2 || id == 7);
+    }
+    pl_vocab_finish(&v);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("bpe");
     TCase *t = tcase_create("merging");
@@ -216,6 +234,7 @@ int main(void) {
     tcase_add_test(t, four_million_letters_in_one_piece_are_merged);
     tcase_add_loop_test(t, a_long_piece_has_the_tokens_of_the_whole, 0, 8);
     tcase_add_loop_test(t, unknown_characters_fuse_fall_back_or_leave_nothing, 0, 3);
+    tcase_add_test(t, ids_may_have_gaps);
     suite_add_tcase(suite, t);
     SRunner *sr = srunner_create(suite);
     srunner_run_all(sr, CK_ENV);

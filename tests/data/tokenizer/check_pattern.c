@@ -57,6 +57,7 @@ static const struct {
     {"#x y", "#x y", "[#x y]"},
 };
 
+/* R1 and R2 of pattern.h, T1 of regex_translate.h */
 START_TEST(matches_are_those_of_the_library_s_engine) {
     char got[256];
     matches(known[_i].regex, known[_i].text, strlen(known[_i].text), got);
@@ -86,7 +87,7 @@ static const struct {
     {"(?<=a)b", "`(?<=`", PL_ERR_TOKENIZER_UNSUPPORTED},
     {"(?i)a", "`(?i)`", PL_ERR_TOKENIZER_UNSUPPORTED},
     {"(*COMMIT)a", "`(*CO`", PL_ERR_TOKENIZER_UNSUPPORTED},
-    {"(?i:ss)", "ligature", PL_ERR_TOKENIZER_UNSUPPORTED},
+    {"(?i:ss)", "ligature", PL_ERR_TOKENIZER_UNSUPPORTED}, /* T3 of regex_translate.h */
     {"(?i:\xC3\xA9)", "ASCII", PL_ERR_TOKENIZER_UNSUPPORTED},
     {"(?i:\\p{Lu})", "ASCII", PL_ERR_TOKENIZER_UNSUPPORTED},
     {"a{2}+", "`{2}+`", PL_ERR_TOKENIZER_UNSUPPORTED},
@@ -104,6 +105,7 @@ static const struct {
     {"\\u12", "digits", PL_ERR_TOKENIZER_UNSUPPORTED},
 };
 
+/* R1 of pattern.h and T2 of regex_translate.h */
 START_TEST(what_engines_read_differently_is_refused_by_name) {
     struct pl_pattern *p;
     struct pl_diag d = {0};
@@ -199,6 +201,7 @@ static const struct {
     {"\\s+(?=x)|\\s", "\n"}, {"(?:\\s*\\p{L}*)*x|\\s", " "}, {"[aA]+[bB]|a", "a"},
 };
 
+/* R4 of pattern.h */
 START_TEST(short_matches_that_look_at_all_of_the_text_are_stopped) {
     static char text[1 << 20];
     struct pl_diag d = {0};
@@ -208,7 +211,7 @@ START_TEST(short_matches_that_look_at_all_of_the_text_are_stopped) {
 }
 END_TEST
 
-/* Every word costs its square, all words of a text together count. */
+/* R4 of pattern.h. Every word costs its square, all words of a text together count. */
 START_TEST(all_words_of_a_text_share_what_it_may_cost) {
     static char text[64 * 2048];
     static const char regex[] = "\\s+(?=y)|\\s";

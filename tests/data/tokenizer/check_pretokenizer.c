@@ -10,6 +10,7 @@
 
 static char got[512];
 
+/* W3 of pretokenizer.h and S2 of span.h */
 static pl_err take_word(void *ctx, const struct pl_span *word, struct pl_diag *d) {
     (void)d;
     uint64_t *last = ctx;
@@ -65,6 +66,7 @@ START_TEST(matches_are_joined_as_the_behaviour_says) {
 }
 END_TEST
 
+/* U2 of utf8.h */
 START_TEST(digits_are_characters_of_category_n) {
     static const char text[] = "a12\xC2\xBD\xD9\xA3z\xE2\x85\xA7";
     struct pl_pretokenizer one = {.steps = {{.kind = PL_PRETOKENIZER_DIGITS}}, .n = 1};
@@ -89,8 +91,8 @@ START_TEST(white_space_is_left_out) {
 }
 END_TEST
 
-/* Count and FNV-1a of the code points, four bytes each, lowest first, that Punctuation("isolated")
- * of version 0.23.3 of the library cuts out of "a" + character + "b". */
+/* N1 of punctuation.h. Count and FNV-1a of the code points, four bytes each, lowest first, that
+ * Punctuation("isolated") of version 0.23.3 of the library cuts out of "a" + character + "b". */
 START_TEST(punctuation_is_the_table_of_the_library) {
     uint64_t hash = UINT64_C(0xCBF29CE484222325);
     unsigned n = 0;
@@ -145,6 +147,7 @@ START_TEST(a_boundary_keeps_a_run_with_the_word_behind_it) {
 }
 END_TEST
 
+/* W1 of pretokenizer.h */
 START_TEST(each_step_cuts_what_the_step_before_gave) {
     struct pl_pretokenizer p = {.steps = {{.behavior = PL_SPLIT_MERGED_WITH_NEXT},
                                           {.kind = PL_PRETOKENIZER_BYTE_LEVEL},
@@ -193,6 +196,7 @@ static const struct {
     {"<", ""},
 };
 
+/* A1 and A2 of added_tokens.h */
 START_TEST(added_tokens_are_found_longest_first_with_their_flags) {
     struct pl_added_set set = {0};
     const struct pl_added_token *twin;

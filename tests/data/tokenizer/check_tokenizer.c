@@ -61,6 +61,7 @@ static void write_changed(const char *from, const char *to) {
     pl_text_finish(&t);
 }
 
+/* O1 of tokenizer_parts.h; V1 of vocab.h, as pieces are read up to their NUL */
 START_TEST(the_unchanged_file_opens_and_works) {
     struct bench b;
     write_changed("1.0", "1.0");
@@ -99,7 +100,8 @@ START_TEST(truncation_and_padding_change_no_ids) {
 }
 END_TEST
 
-/* A character like any other in vocabulary and merges; the ids are those of the library. */
+/* J3 of json_fields.h. A character like any other in vocabulary and merges; the ids are those of
+ * the library. */
 START_TEST(a_token_may_hold_nul) {
     struct bench b;
     file_write(in_dir(dir, "tokenizer.json"),
@@ -205,7 +207,7 @@ static const struct {
     {"\"a\": 0", "\"a\": -1", FIELD, "`a`"},
     {"\"a\": 0", "\"a\": 8388608", FIELD, "`a`"},
     {"\"a\": 0", "\"a\": 1.5", FIELD, "`a`"},
-    {"\"b\": 1", "\"b\": 0", FIELD, "the id 0"},
+    {"\"b\": 1", "\"b\": 0", FIELD, "the id 0"}, /* V2 of vocab.h */
     {"\"a\": 0", "\"a\": 0, \"a\": 7", FIELD, "twice"},
     {"\"vocab\": {", "\"vocab\": {}, \"vocab\": {", PL_ERR_TOKENIZER_SYNTAX, "twice"},
     {"\"a\": 0", "\"a\": 1e999", FIELD, "`a`"},
@@ -217,7 +219,7 @@ static const struct {
     {"\"a b\"", "\"b a\"", FIELD, "number 0"},
     {"\"a b\"", "[\"a\"]", FIELD, "number 0"},
     {"\"a b\"", "5", FIELD, "number 0"},
-    {"\"id\": 5", "\"id\": 9", FIELD, "the id 9"},
+    {"\"id\": 5", "\"id\": 9", FIELD, "the id 9"}, /* O2 of tokenizer_parts.h */
     {"\"id\": 5", "\"id\": 4294967301", FIELD, "added_tokens.id"},
     {"\"content\": \"<s>\"", "\"content\": \"\"", FIELD, "empty"},
     {"\"content\": \"<n>\"", "\"content\": \"<s>\"", FIELD, "twice"},
@@ -225,6 +227,7 @@ static const struct {
     {"\"lstrip\": false", "\"left\": false", UNSUPPORTED, "`left`"},
 };
 
+/* K1 of tokenizer.h and J1 of json_fields.h */
 START_TEST(what_would_not_be_done_exactly_is_refused_by_name) {
     struct pl_tokenizer *t;
     struct pl_diag d = {0};
@@ -234,6 +237,43 @@ START_TEST(what_would_not_be_done_exactly_is_refused_by_name) {
     ck_assert_msg(err == refused[_i].err && strstr(d.message, refused[_i].named), "%s: %s: %s: %s",
                   refused[_i].to, pl_err_code(err), d.file, d.message);
     ck_assert_msg(strstr(d.file, "tokenizer.json"), "%s", d.file);
+}
+END_TEST
+
+#define REPLACE(from, to)                                                                          \
+    "{\"type\": \"Replace\", \"pattern\": {\"String\": \"" from "\"}, \"content\": \"" to "\"}"
+
+/* N1 of normalizer.h: the other order gives bbb. N2 of normalizer.h: the first b begins where the b
+ * stood that the first step took. */
+START_TEST(steps_of_a_normalizer_run_in_their_order) {
+    struct bench b;
+    write_changed(
+        "{\"type\": \"NFC\"}",
+        REPLACE("ba", "a") ", {\"type\": \"Sequence\", \"normalizers\": [" REPLACE("aa", "b") "]}");
+    bench_open(&b, dir);
+    bench_encode(&b, "baab", 4, false);
+    ck_assert_uint_eq(b.list.n, 2);
+    ck_assert_mem_eq(b.list.ids, ((int32_t[]){1, 1}), 2 * sizeof *b.list.ids);
+    ck_assert_mem_eq(b.list.starts, ((uint64_t[]){0, 3}), 2 * sizeof *b.list.starts);
+    bench_close(&b);
+}
+END_TEST
+
+#define OCTET(c) c c c c c c c c
+#define LONG(c)  OCTET(c) OCTET(c) OCTET(c) OCTET(c) OCTET(c) OCTET(c) OCTET(c) OCTET(c)
+#define GROWING  REPLACE("b", LONG("a")) ", " REPLACE("a", LONG("b")) ", " REPLACE("b", LONG("a"))
+
+/* N3 of normalizer.h */
+START_TEST(text_that_a_normalizer_makes_too_long_is_refused) {
+    struct bench b;
+    write_changed("{\"type\": \"NFC\"}", GROWING);
+    bench_open(&b, dir);
+    bench_encode(&b, "a", 1, false);
+    ck_assert_uint_eq(b.list.n, 64 * 64);
+    ck_assert_int_eq(pl_tokenizer_encode(b.t, b.s, "b", 1, false, &b.list, &b.d),
+                     PL_ERR_TOKENIZER_INPUT);
+    ck_assert_msg(strstr(b.d.message, "makes 262144 bytes of 1"), "%s", b.d.message);
+    bench_close(&b);
 }
 END_TEST
 
@@ -247,7 +287,8 @@ START_TEST(a_model_without_type_is_an_old_form_that_opens) {
 }
 END_TEST
 
-/* Every beginning of the file, and the file with each byte damaged: an error, never a crash. */
+/* D2 of tokenizer_document.h. Every beginning of the file, and the file with each byte damaged: an
+ * error, never a crash. */
 START_TEST(a_damaged_file_opens_or_is_refused) {
     struct pl_tokenizer *t;
     const char *path = in_dir(dir, "tokenizer.json");
@@ -351,7 +392,8 @@ START_TEST(special_tokens_leave_no_text_when_skipped) {
 }
 END_TEST
 
-/* Any list of ids decodes to UTF-8: each id alone, and each after another. */
+/* K4 of tokenizer.h and D3 of piece_decoder.h. Any list of ids decodes to UTF-8: each id alone, and
+ * each after another. */
 START_TEST(every_id_decodes_to_utf8) {
     static const char *const names[] = {"llama3_style", "llama2_legacy", "qwen2_style",
                                         "metaspace_always"};
@@ -418,6 +460,7 @@ static void *encode_often(void *ctx) {
     return NULL;
 }
 
+/* K2 of tokenizer.h and R3 of pattern.h */
 START_TEST(threads_share_a_tokenizer) {
     enum { THREADS = 4 };
     static const char *const names[] = {"qwen2_style", "mistral_metaspace_first"};
@@ -444,7 +487,7 @@ START_TEST(threads_share_a_tokenizer) {
 }
 END_TEST
 
-/* Time limits end what is not linear. */
+/* K3 of tokenizer.h. Time limits end what is not linear. */
 START_TEST(a_megabyte_of_anything_is_encoded) {
     static const char *const names[] = {"llama3_style", "llama2_legacy", "qwen2_style"};
     static const char *const units[] = {"a", " ", "\xCC\x81\xCC\xA7", "\n", "<|", "\xE4\xB8\x80"};
@@ -509,6 +552,8 @@ int main(void) {
     tcase_add_test(t, a_token_may_hold_nul);
     tcase_add_test(t, the_unchanged_file_opens_and_works);
     tcase_add_loop_test(t, what_would_not_be_done_exactly_is_refused_by_name, 0, COUNT(refused));
+    tcase_add_test(t, steps_of_a_normalizer_run_in_their_order);
+    tcase_add_test(t, text_that_a_normalizer_makes_too_long_is_refused);
     tcase_add_test(t, a_model_without_type_is_an_old_form_that_opens);
     tcase_add_loop_test(t, a_damaged_file_opens_or_is_refused, 0, 4);
     tcase_add_loop_test(t, paths_that_are_no_tokenizer_are_named, 0, 2);

@@ -51,6 +51,7 @@ static void run_case(struct bench *b, const json_t *c, const char *shown) {
                   "%s decodes to %s", shown, pl_text_str(&b->text));
 }
 
+/* E3 of bpe.h, B1 of byte_chars.h, D1 of piece_decoder.h and D2 of piece_decoder.h */
 START_TEST(ids_and_decoded_text_are_the_library_s) {
     struct bench b;
     char *line = NULL;

@@ -58,6 +58,7 @@ static void compare_ids(struct bench *b, const json_t *row) {
     }
 }
 
+/* C1 of tokenizer_config.h and O3 of tokenizer_parts.h */
 START_TEST(tokens_are_added_as_transformers_adds_them) {
     FILE *f = fopen(at_cases("config_cases.jsonl"), "r");
     char *line = NULL;

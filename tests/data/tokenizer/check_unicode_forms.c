@@ -35,6 +35,7 @@ static void same_as_utf8proc(const char *text, size_t n, int form) {
     if (out.n != (size_t)n_want || (n_want && memcmp(out.s, want, out.n) != 0))
         ck_abort_msg("form %d of %.*s: %.*s instead of %s", form, (int)n, text, (int)out.n, out.s,
                      (const char *)want);
+    /* S2 of span.h */
     for (size_t i = 0; i < out.n; i++)
         if (out.origin[i] < (i ? out.origin[i - 1] : 5) || out.origin[i] >= 5 + n)
             ck_abort_msg("byte %zu came from %llu", i, (unsigned long long)out.origin[i]);
@@ -56,8 +57,8 @@ START_TEST(every_character_has_the_form_of_the_standard) {
 }
 END_TEST
 
-/* Characters that act on each other: letters, marks of several classes, Hangul, halfwidth voiced
- * marks. */
+/* F1 of unicode_forms.h. Characters that act on each other: letters, marks of several classes,
+ * Hangul, halfwidth voiced marks. */
 START_TEST(random_clusters_have_the_form_of_the_standard) {
     static const uint32_t from[] = {'a', 0xC5,   0x300,  0x315,  0x323,  0x345,  0x3099,
                                     ' ', 0x1100, 0x1161, 0x11A8, 0xAC00, 0xFF76, 0xFF9E,
@@ -72,7 +73,8 @@ START_TEST(random_clusters_have_the_form_of_the_standard) {
 }
 END_TEST
 
-/* Swapping neighbours would take 10^11 steps. */
+/* F2 of unicode_forms.h: swapping neighbours would take 10^11 steps. The text is one cluster, whose
+ * bytes come from where it begins (F1). */
 START_TEST(a_megabyte_of_marks_in_the_wrong_order_is_put_in_order) {
     size_t n = (size_t)1 << 20;
     char *text = malloc(n);
@@ -86,6 +88,7 @@ START_TEST(a_megabyte_of_marks_in_the_wrong_order_is_put_in_order) {
     ck_assert_uint_eq(out.n, n);
     ck_assert_mem_eq(out.s, "\xCC\xA7", 2);
     ck_assert_mem_eq(out.s + n - 2, "\xCC\x81", 2);
+    ck_assert_uint_eq(out.origin[n - 1], 0);
     pl_span_buf_finish(&out);
     pl_form_scratch_finish(&s);
     free(text);

@@ -47,6 +47,7 @@ static const struct {
     {TIES, "aaaa", 2, {1, 3}},
     {TIES, "abab", 2, {5, 5}},
     {TIES, "aaaab", 2, {3, 5}},
+    /* G2 of unigram.h */
     {UNKNOWN, "axyb", 3, {1, 0, 2}},
     {UNKNOWN, "abcx", 3, {3, 5, 0}},
     {UNKNOWN, "x\xC3\xA9", 1, {0}},
@@ -56,6 +57,7 @@ static const struct {
      "bbb",
      3,
      {0, 4, 5}},
+    /* J2 of json_fields.h */
     {"\"vocab\":[[\"a\",-1],[\"b\",-2]],\"unk_id\":null", "ab", 2, {0, 1}},
     {"\"unk_id\":0,\"vocab\":[[\"x\",-3],[\"y\",-1]]", "zxyx", 3, {0, 1, 0}},
     {"\"unk_id\":0,\"vocab\":[[\"<unk>\",30],[\"zz\",30]]", "azz", 1, {0}},
@@ -66,6 +68,7 @@ static const struct {
     {LONG_NUMBERS, "ab", 2, {1, 2}},
 };
 
+/* G1 of unigram.h */
 START_TEST(ids_are_those_of_the_library) {
     struct bench b;
     write_model(unigrams[_i].model);
@@ -105,7 +108,7 @@ START_TEST(an_unknown_character_without_unk_id_is_an_error) {
 }
 END_TEST
 
-/* The longest piece begins at every byte: a word costs its bytes times 512. */
+/* G3 of unigram.h. The longest piece begins at every byte: a word costs its bytes times 512. */
 START_TEST(a_long_word_of_long_pieces_is_encoded_soon) {
     static char piece[513], text[200001];
     struct bench b;
