@@ -9,9 +9,9 @@
  *   H4  samples are read with pread, not mapped: a file that is cut short under a run is an error
  *       of a read, not a SIGBUS
  *   H5  the digests find damage, not forgery: they have no key. Against forgery the cache is
- * private: directories are made 0700 and files 0600, and a directory or a file that another user
- * owns or may write to is not used. A forged file that passes for one of ours can still only give
- *       wrong tokens: H3 bounds every row by what the reader has room for
+ *       private: directories are made 0700 and files 0600, and a directory or a file that another
+ *       user owns or may write to is not used. A forged file that passes for one of ours can still
+ *       only give wrong tokens: H3 bounds every row by what the reader has room for
  * Layout, in the machine's byte order: struct pl_cache_header; words (uint32_t), row after row;
  * struct pl_cache_row of every row. A row of labels that are its ids or masked takes a word a
  * token, the id with its top bit set where it is masked; any other row takes ids, then labels. The

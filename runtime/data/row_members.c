@@ -18,6 +18,7 @@ bool pl_member_named(const char *name, const char *other) {
     }
 }
 
+/* M2 */
 static bool is_plain(const struct pl_text *key) {
     const char *name = pl_text_str(key);
     bool ok = key->len && key->len < PL_MEMBER_NAME;
@@ -88,6 +89,7 @@ bool pl_members_read(const char *text, size_t n, struct pl_members *out) {
     struct pl_text key = {0};
     bool ok = pl_scan_peek(&s) == PL_SCAN_OBJECT && pl_scan_enter(&s), more = ok;
     out->n = 0;
+    /* M1 */
     while (ok && out->n < PL_MEMBERS_MOST && (more = pl_scan_next_key(&s, &key))) {
         const bool plain = is_plain(&key);
         ok = plain ? read_member(&s, &key, &out->m[out->n]) : pl_scan_skip(&s);

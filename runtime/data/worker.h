@@ -5,7 +5,7 @@
  *   V1  the samples equal those of pl_step_batch_load() for the position (B1): the thread changes
  *       only the time of loading
  *   V2  a failure is reported to the step that needs the samples, and to no other
- *   V3  one step ahead, never more; stopping waits for one load at most
+ * The thread is one step ahead, never more; stopping waits for one load at most.
  * Use: pl_worker_start(&from, slots, &w, &d); pl_worker_take(w, position, &batch, &d); ...
  *      pl_worker_stop(&w); */
 #ifndef PL_RUNTIME_DATA_WORKER_H

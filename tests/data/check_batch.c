@@ -41,6 +41,7 @@ static uint64_t same_places(uint64_t n, uint64_t a, uint64_t seed_a, uint64_t b,
     return same;
 }
 
+/* S2 of data.h */
 START_TEST(epochs_and_seeds_give_different_orders) {
     /* two unrelated permutations share one place on average; 12 or more has probability 1e-8 */
     ck_assert_uint_eq(same_places(1000, 0, 42, 0, 42), 1000);
@@ -156,7 +157,8 @@ START_TEST(a_micro_batch_joins_samples_and_shifts_labels) {
 }
 END_TEST
 
-/* All samples: 12 tokens of 4 samples, whose targets are of the rows 0, 1, 3, 6, 8, 9 and 10. */
+/* B4 of batch.h. All samples: 12 tokens of 4 samples, whose targets are of the rows 0, 1, 3, 6, 8,
+ * 9 and 10. */
 START_TEST(padding_follows_the_samples_and_trains_nothing) {
     static const int32_t more_ids[] = {10, 11, 12, 30}, more_positions[4];
     static const struct {
@@ -234,6 +236,7 @@ START_TEST(positions_of_longer_samples_may_count_from_elsewhere) {
 }
 END_TEST
 
+/* B3 of batch.h */
 START_TEST(a_micro_batch_takes_no_more_than_it_was_made_for) {
     static const struct { uint64_t tokens, seqs; } sizes[] = {{7, 3}, {8, 2}, {0, 3}, {2, 0}};
     struct fixture f;

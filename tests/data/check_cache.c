@@ -200,6 +200,7 @@ static void expect_mended(struct fixture *f, const char *what) {
     expect_rows(f);
 }
 
+/* H3 of cache.h */
 START_TEST(one_flipped_bit_anywhere_is_found) {
     struct fixture f;
     size_t n;
@@ -218,6 +219,7 @@ START_TEST(one_flipped_bit_anywhere_is_found) {
 }
 END_TEST
 
+/* H3 of cache.h */
 START_TEST(a_file_of_another_length_is_found) {
     struct fixture f;
     size_t n;
@@ -236,6 +238,7 @@ START_TEST(a_file_of_another_length_is_found) {
 }
 END_TEST
 
+/* H1 of cache.h: the file repeats its key. */
 START_TEST(the_tokens_of_other_data_are_not_taken) {
     struct fixture f;
     struct pl_cache c;
@@ -261,7 +264,7 @@ START_TEST(the_tokens_of_other_data_are_not_taken) {
 }
 END_TEST
 
-/* Digests are right: somebody has written the file by other rules. */
+/* H3 of cache.h. Digests are right: somebody has written the file by other rules. */
 START_TEST(rows_that_make_no_sense_are_not_taken) {
     static const struct pl_cache_row edits[] = {
         {4, 0, 0, 0},         {1, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 9, 0}, {0, UINT32_MAX - 1, 0, 0},
@@ -289,6 +292,7 @@ START_TEST(rows_that_make_no_sense_are_not_taken) {
 }
 END_TEST
 
+/* H3 of cache.h */
 START_TEST(an_id_outside_the_vocabulary_is_an_error_of_the_read) {
     struct pl_cache_writer w;
     struct pl_cache c;
@@ -320,6 +324,7 @@ START_TEST(an_id_outside_the_vocabulary_is_an_error_of_the_read) {
 }
 END_TEST
 
+/* H4 of cache.h */
 START_TEST(a_cache_cut_short_under_a_run_is_an_error_of_the_read) {
     struct fixture f;
     struct pl_sample s = {0};
@@ -410,6 +415,7 @@ static mode_t mode_of(const char *path) {
     return st.st_mode & 07777;
 }
 
+/* H5 of cache.h */
 START_TEST(a_cache_is_for_its_user_alone) {
     struct fixture f;
     char made[SCRATCH_PATH + 8];
@@ -513,6 +519,7 @@ static void same_length(struct fixture *f) {
     ck_assert(out && fputs("{\"input_ids\":[10,13,12]}\n", out) >= 0 && fclose(out) == 0);
 }
 
+/* H1 of cache.h */
 START_TEST(whatever_tokens_depend_on_gives_another_file) {
     static void (*const changes[])(struct fixture *) = {longer, dropping,    wider,
                                                         fewer,  another_row, same_length};
@@ -705,6 +712,7 @@ START_TEST(two_runs_do_not_write_one_file) {
 }
 END_TEST
 
+/* H2 of cache.h */
 START_TEST(a_full_disk_costs_the_cache_and_not_the_run) {
     struct fixture f;
     start(&f);
@@ -731,6 +739,7 @@ START_TEST(a_directory_that_cannot_be_made_is_said) {
 }
 END_TEST
 
+/* H2 of cache.h */
 START_TEST(a_bad_row_leaves_no_file) {
     struct fixture f;
     start(&f);

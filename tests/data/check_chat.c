@@ -51,6 +51,7 @@ static void check_spans(const struct pl_chat_text *out, const char *where) {
     }
 }
 
+/* H1 of chat.h */
 static void check_row(const char *name, const json_t *row, struct pl_chat_text *out) {
     struct pl_chat_message m[MESSAGES_MAX];
     struct pl_chat_options o = fixed_day;
@@ -109,7 +110,8 @@ out:
     return err;
 }
 
-/* The program that goes with a saved model: its text for the row of a recorded conversation. */
+/* W1 of row_program.h. The program that goes with a saved model: its text for the row of a recorded
+ * conversation. */
 static void check_program(const char *name, const json_t *row, struct pl_chat_text *out) {
     struct pl_text program = {0};
     struct pl_diag d = {0};
@@ -193,6 +195,7 @@ static void assert_span(const struct pl_chat_text *out, size_t i, const char *na
                   out->text.data + s->begin, want);
 }
 
+/* H2 of chat.h */
 START_TEST(a_span_is_an_answer_and_its_end_without_header_and_line_feed) {
     const struct pl_chat_template *t = pl_chat_find(answers[_i].name);
     struct pl_chat_text out = {0};
@@ -205,7 +208,8 @@ START_TEST(a_span_is_an_answer_and_its_end_without_header_and_line_feed) {
 }
 END_TEST
 
-/* Generation continues so: the text with an answer is the prompt for it and its span. */
+/* H2 of chat.h. Generation continues so: the text with an answer is the prompt for it and its span.
+ */
 START_TEST(a_span_continues_the_header_of_an_answer) {
     const struct pl_chat_template *t = &pl_chat_table[_i];
     struct pl_chat_options asked = fixed_day;
@@ -251,6 +255,7 @@ static const struct {
     {"alpaca", "uasu", 2},
 };
 
+/* H3 of chat.h */
 START_TEST(a_message_that_a_template_drops_is_marked) {
     struct pl_chat_message m[4];
     struct pl_chat_text out = {0};

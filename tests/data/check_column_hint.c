@@ -43,6 +43,7 @@ static const struct {
     {"a.jsonl", "{\"article\":\"q\",\"highlights\":\"z\"}", ":\nq\n\n### Response:z$"},
     {"a.jsonl", "{\"dialogue\":\"q\",\"summary\":\"z\"}", ":\nq\n\n### Response:z$"},
     {"a.jsonl", "{\"user\":\"q\",\"assistant\":\"z\"}", ":\nq\n\n### Response:z$"},
+    /* C2 of column_hint.h and M3 of row_members.h */
     {"a.jsonl", "{\"Question: \":\"q\",\"The_Answer\":\"y\",\"Answer\":\"z\"}",
      ":\nq\n\n### Response:z$"},
     {"a.csv", "Instruction,Response,Category\nq,z,c\n", ":\nq\n\n### Response:z$"},
@@ -60,6 +61,7 @@ static const struct {
      "{\"Dialogue\":[{\"speaker\":\"user\",\"text\":\"q\"},{\"speaker\":\"assistant\","
      "\"text\":\"z\"}]}",
      "user\nq<|im_end|>\n<|im_start|>assistant\nz<"},
+    /* V2 of conversation.h */
     {"a.jsonl", "{\"conversation\":[{\"input\":\"q\",\"output\":\"z\"}],\"source\":\"s\"}",
      "user\nq<|im_end|>\n<|im_start|>assistant\nz<"},
     {"a.json", "{\n \"question\": \"q\",\n \"answer\": \"z\"\n}", ":\nq\n\n### Response:z$"},
@@ -92,6 +94,7 @@ static void expect_sample(struct fixture *f, const char *shows, const char *hint
     pl_sample_finish(&s);
 }
 
+/* C1 of column_hint.h */
 START_TEST(the_lines_of_the_hint_read_the_file) {
     struct fixture f;
     char hint[512];
@@ -136,7 +139,8 @@ static const struct {
      "user\nq<|im_end|>\n<|im_start|>assistant\nz<", PL_FORMAT_AUTO},
 };
 
-/* The command of the hint writes rows.jsonl in the directory where it runs. */
+/* W2 of row_command.h. The command of the hint writes rows.jsonl in the directory where it
+ * runs. */
 START_TEST(the_command_of_the_hint_writes_rows) {
     struct fixture f;
     char hint[512];
@@ -193,6 +197,7 @@ static const struct {
     {"{\"question\":1,\"answer\":2}", "formats by their keys"},
 };
 
+/* C1 of column_hint.h */
 START_TEST(rows_that_no_line_reads_get_no_lines) {
     struct fixture f;
     fixture_start(&f, PL_FORMAT_AUTO);

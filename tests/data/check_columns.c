@@ -75,10 +75,12 @@ static const struct {
      false},
     {"a pair of other names", "field_prompt: ask\nfield_completion: say\n",
      "{\"say\":\"a\",\"ask\":\"q\"}", "qa$", ".a$", false},
+    /* P1 of row_shape.h */
     {"braces and numbers", "prompt_format: \"{{{x}}} {n}{x}\"\n",
      "{\"n\":7,\"x\":\"q\",\"output\":\"a\",\"context\":\"c\"}", "{q} 7qa$", ".a$", false},
     {"a row with an input", BY_INPUT, "{\"q\":\"q\",\"i\":\"c\",\"output\":\"a\"}", "q: c. a$",
      ".a$", false},
+    /* P2 of row_shape.h */
     {"a row with an empty input", BY_INPUT, "{\"q\":\"q\",\"i\":\"\",\"output\":\"a\"}", "q? a$",
      ".a$", false},
     {"a row whose input is null", BY_INPUT, "{\"i\":null,\"q\":\"q\",\"output\":\"a\"}", "q? a$",
@@ -189,6 +191,7 @@ static const struct {
      ""},
 };
 
+/* P1 of row_shape.h */
 START_TEST(a_column_that_is_not_there_is_refused_by_name) {
     struct fixture f;
     pl_err err = open_entry(&f, refusals[_i].format, refusals[_i].yaml, refusals[_i].row);

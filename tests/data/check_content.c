@@ -52,6 +52,7 @@ static const struct {
     bool cached;
 } kinds[] = {{"", false}, {".gz", false}, {"", true}, {".gz", true}};
 
+/* C1 of content.h and S5 of data.h */
 START_TEST(files_beyond_the_limit_of_descriptors_are_read) {
     const struct rlimit limit = {DESCRIPTORS, DESCRIPTORS};
     struct fixture f;
@@ -131,7 +132,8 @@ static pl_err read_row_of(struct fixture *f, uint64_t row) {
     return err;
 }
 
-/* Written in place, with its lengths and its time: only the content tells. */
+/* C2 of content.h and S4 of data.h. Written in place, with its lengths and its time: only the
+ * content tells. */
 START_TEST(a_row_that_changed_after_it_was_counted_is_refused) {
     struct fixture f;
     struct stat st;
@@ -159,7 +161,8 @@ static void take_name(const char *name, void *out) {
     snprintf(out, SCRATCH_PATH, "%s", name);
 }
 
-/* Each word of the cached tokens is written over in turn, by a token of the vocabulary. */
+/* S4 of data.h. Each word of the cached tokens is written over in turn, by a token of the
+ * vocabulary. */
 START_TEST(cached_tokens_that_changed_are_refused) {
     struct fixture f;
     char cache[SCRATCH_PATH + 8], name[SCRATCH_PATH];
@@ -237,6 +240,7 @@ static void open_bytes(struct fixture *f, const void *bytes, size_t n, pl_err *e
     *err = fixture_open(f);
 }
 
+/* U1 of unpack.h, whatever the name says */
 START_TEST(members_follow_each_other_and_zeros_are_passed_over) {
     struct packed p = {.n = 0};
     struct fixture f;
@@ -273,7 +277,8 @@ START_TEST(what_is_cut_short_is_refused) {
 END_TEST
 
 #if PL_TEST_ZSTD
-/* A frame that says that it looks back 2 GiB, as `zstd --long=31` writes it for a stream. */
+/* U3 of unpack.h. A frame that says that it looks back 2 GiB, as `zstd --long=31` writes it for a
+ * stream. */
 START_TEST(a_long_window_is_read) {
     struct fixture f;
     fixture_start(&f, PL_FORMAT_AUTO);
@@ -284,7 +289,7 @@ START_TEST(a_long_window_is_read) {
 }
 END_TEST
 
-/* The byte of the window, set to 3.75 TiB. */
+/* U3 of unpack.h. The byte of the window, set to 3.75 TiB. */
 START_TEST(a_window_beyond_the_limit_is_named) {
     struct fixture f;
     size_t n;

@@ -44,6 +44,7 @@ static bool line_is(const char *wanted, uint64_t line) {
     return false;
 }
 
+/* S1 of data.h */
 START_TEST(every_odd_file_meets_its_verdict_and_line) {
     char row[LINE], *rest = row, found[600];
     struct fixture f;
@@ -95,6 +96,7 @@ static const struct {
     {"bad_unicode_escape.jsonl", PL_FORMAT_TEXT, PL_ERR_DATA_SYNTAX, 10, "four hex digits", ""},
     {"raw_tab_in_string.jsonl", PL_FORMAT_TEXT, PL_ERR_DATA_SYNTAX, 11, "U+0009", ""},
     {"deep_nesting.jsonl", PL_FORMAT_TEXT, PL_ERR_DATA_SYNTAX, 0, "nested deeper", ""},
+    /* F1 of formats.h */
     {"array_row.jsonl", PL_FORMAT_TEXT, PL_ERR_DATA_FIELD, 1, "is an array", ""},
     {"null_row.jsonl", PL_FORMAT_TEXT, PL_ERR_DATA_FIELD, 1, "is null", ""},
     {"invalid_utf8.jsonl", PL_FORMAT_TEXT, PL_ERR_DATA_SYNTAX, 13, "byte 0xE9", "latin1"},
@@ -126,6 +128,7 @@ static const struct {
      "field_output: answer"},
     {"mixed_formats.jsonl", PL_FORMAT_AUTO, PL_ERR_DATA_FIELD, 1,
      "format messages, the file began as format text", "split"},
+    /* F2 of formats.h, and so is `duplicate_keys` below */
     {"missing_key_output.jsonl", PL_FORMAT_ALPACA, PL_ERR_DATA_FIELD, 1, "`output` is missing", ""},
     {"wrong_type_list.jsonl", PL_FORMAT_ALPACA, PL_ERR_DATA_FIELD, 0, "`instruction` is an array",
      ""},

@@ -6,6 +6,7 @@
 #include "tests/support/scratch.h"
 #include "runtime/data/chat/chat.h"
 #include "runtime/data/formats.h"
+#include "runtime/data/prompt_text.h"
 #include "runtime/data/tokenizer/tokenizer.h"
 
 #include <jansson.h>
@@ -119,6 +120,7 @@ static void check_conversation(struct fixture *f, const json_t *ids, const json_
     pl_sample_finish(&s);
 }
 
+/* E1 and E2 of encode.h */
 START_TEST(a_conversation_has_the_ids_of_its_model_and_trains_its_answers) {
     const char *template = pairs[_i].template;
     struct fixture f;
@@ -171,6 +173,7 @@ static const struct {
     {"metaspace_always", true, "</s>"}, /* from the post-processor */
 };
 
+/* E2 of encode.h */
 START_TEST(a_text_begins_as_the_tokenizer_says_and_ends_once) {
     struct fixture f;
     struct pl_sample s = {0};
@@ -216,6 +219,7 @@ START_TEST(an_empty_text_is_no_sample) {
 }
 END_TEST
 
+/* E1 of encode.h */
 START_TEST(a_prompt_is_masked_up_to_the_token_that_begins_behind_it) {
     struct fixture f;
     struct pl_sample s = {0};
@@ -372,6 +376,37 @@ START_TEST(a_changed_tokenizer_changes_the_facts) {
 }
 END_TEST
 
+/* X1 of prompt_text.h: an answer of bytes that ends within a character. */
+START_TEST(only_whole_characters_are_written) {
+    static const unsigned char answer[] = "a\xC3\xA9\xE2\x82\xAC\xF0";
+    static const char *const shown[] = {"a",
+                                        "a",
+                                        "a\xC3\xA9",
+                                        "a\xC3\xA9",
+                                        "a\xC3\xA9",
+                                        "a\xC3\xA9\xE2\x82\xAC",
+                                        "a\xC3\xA9\xE2\x82\xAC"};
+    struct pl_prompt_text t;
+    struct pl_diag d = {0};
+    char *text = NULL;
+    size_t n;
+    FILE *out = open_memstream(&text, &n);
+    ck_assert_ptr_nonnull(out);
+    ck_assert_int_eq(pl_prompt_text_open(&t, "byte", &d), PL_ERR_OK);
+    pl_prompt_text_begin(&t);
+    for (size_t i = 0; answer[i]; i++) {
+        pl_prompt_text_put(&t, answer[i], out);
+        ck_assert_int_eq(fflush(out), 0);
+        ck_assert_str_eq(text, shown[i]);
+    }
+    pl_prompt_text_flush(&t, out);
+    ck_assert_str_eq(text, "a\xC3\xA9\xE2\x82\xAC\xEF\xBF\xBD");
+    pl_prompt_text_close(&t);
+    fclose(out);
+    free(text);
+}
+END_TEST
+
 #define ROWS(a) ((int)(sizeof(a) / sizeof *(a)))
 
 int main(int argc, char **argv) {
@@ -397,6 +432,7 @@ int main(int argc, char **argv) {
     tcase_add_test(t, the_model_s_own_tokenizer_is_the_default);
     tcase_add_test(t, whatever_changes_a_sample_changes_the_facts);
     tcase_add_test(t, a_changed_tokenizer_changes_the_facts);
+    tcase_add_test(t, only_whole_characters_are_written);
     suite_add_tcase(suite, t);
     SRunner *sr = srunner_create(suite);
     srunner_run_all(sr, CK_ENV);

@@ -104,7 +104,8 @@ static void write_file(const char *path, const char *text) {
     ck_assert_int_eq(gzclose(f), Z_OK);
 }
 
-/* The command of the hint writes rows.jsonl in the directory where it runs. */
+/* W1 of row_command.h. The command of the hint writes rows.jsonl in the directory where it
+ * runs. */
 START_TEST(the_command_of_the_hint_makes_rows) {
     struct fixture f;
     fixture_start(&f, PL_FORMAT_AUTO);
@@ -158,6 +159,7 @@ static const struct {
     {"{\n\"text\": \"a\"\n\"id\": 1}", "where `,` or `}` is expected", ""},
 };
 
+/* S1 of file_shape.h */
 START_TEST(what_a_file_is_and_is_not_is_said) {
     struct fixture f;
     fixture_start(&f, PL_FORMAT_AUTO);

@@ -104,6 +104,7 @@ static void take_slice(struct pl_dataset *set, const char *text) {
     ck_assert_ptr_null(pl_row_slice_parse(text, &set->slice, &hint));
 }
 
+/* A1 of shares.h */
 START_TEST(a_slice_of_an_entry_is_read) {
     struct fixture f;
     char all[2048];
@@ -121,6 +122,7 @@ START_TEST(a_slice_of_an_entry_is_read) {
 }
 END_TEST
 
+/* K1 of data_content.h */
 START_TEST(counting_the_rows_of_a_packed_file_unpacks_it_once) {
     struct fixture f;
     uint64_t bytes = 0;
@@ -242,6 +244,7 @@ static const struct {
      2},
     {"a.csv", "text,text\na,b\n", "the header has two columns `text`", "", PL_ERR_DATA_SYNTAX, 1},
     {"a.csv", "text\n", "no rows in the file", "", PL_ERR_DATA_EMPTY, 0},
+    /* V3 of csv.h */
     {"a.csv", "text\n\"x\n\xE9\"\n", "invalid UTF-8 byte 0xE9", "", PL_ERR_DATA_SYNTAX, 2},
     {"a.csv", "answer\nx\n", "the format is not recognised", "", PL_ERR_DATA_FIELD, 2},
     {"a.parquet", "PAR1....PAR1", "Parquet file", "", PL_ERR_DATA_SYNTAX, 1},
@@ -362,7 +365,7 @@ START_TEST(a_file_is_known_by_its_first_bytes) {
 }
 END_TEST
 
-/* Unpacked content is in a file without a name: nothing is left in TMPDIR. */
+/* U2 of unpack.h. Unpacked content is in a file without a name: nothing is left in TMPDIR. */
 START_TEST(nothing_is_left_where_files_are_unpacked) {
     struct fixture f;
     char all[2048];

@@ -178,6 +178,7 @@ static const struct {
      "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n"},
 };
 
+/* B1 of format_rows.h: keys stand in any order. */
 START_TEST(a_row_becomes_the_text_of_its_format) {
     struct fixture f;
     struct pl_sample s = {0};
@@ -250,6 +251,7 @@ static const struct {
     {"{\"text\":\"ab\"}", LAST, "ab$"},
 };
 
+/* V2 of conversation.h */
 START_TEST(a_mask_is_what_train_on_and_the_messages_say) {
     struct fixture f;
     struct pl_sample s = {0};
@@ -338,6 +340,7 @@ static uint32_t template_id(const char *name) {
     return id + 1;
 }
 
+/* V1 of conversation.h */
 START_TEST(a_row_that_cannot_be_trained_on_is_refused_by_name) {
     struct fixture f;
     fixture_start(&f, PL_FORMAT_AUTO);

@@ -51,6 +51,7 @@ static const struct {
      CHAT("s"), ".a<|im_end|>."},
     {"{\"instruction\":\"I\",\"output\":\"O\",\"system_prompt\":\"s\"}",
      "s\n\n### Instruction:\nI\n\n### Response:O$", ".O$"},
+    /* K2 of row_keys.h */
     /* values that count as absent */
     {"{\"prompt\":\"q\",\"completion\":\"a\",\"label\":true,\"chosen\":null,\"tools\":[]}", "qa$",
      ".a$"},
@@ -131,6 +132,7 @@ static const struct {
      "messages"},
 };
 
+/* K2 of row_keys.h */
 START_TEST(a_row_that_would_train_something_else_is_refused_by_name) {
     struct fixture f;
     fixture_start(&f, PL_FORMAT_AUTO);
@@ -161,6 +163,7 @@ static void expect_told(const struct fixture *f) {
     ck_assert_msg(strstr(pl_text_str(&f->notes), line), "%s", pl_text_str(&f->notes));
 }
 
+/* K1 of row_keys.h, F1 of formats.h and R1 of remarks.h */
 START_TEST(a_key_that_nothing_reads_is_told_once_with_its_count) {
     struct fixture f;
     fixture_rows(&f, PL_FORMAT_AUTO, odd_rows);
@@ -171,6 +174,7 @@ START_TEST(a_key_that_nothing_reads_is_told_once_with_its_count) {
 }
 END_TEST
 
+/* R2 of remarks.h */
 START_TEST(keys_are_told_of_a_file_whose_tokens_were_kept) {
     struct fixture f;
     char kept[] = "/tmp/plimsoll-kept-XXXXXX", command[128];
@@ -188,6 +192,7 @@ START_TEST(keys_are_told_of_a_file_whose_tokens_were_kept) {
 }
 END_TEST
 
+/* K3 of row_keys.h */
 START_TEST(of_many_keys_some_are_named_and_all_are_counted) {
     struct fixture f;
     struct pl_text rows = {0};

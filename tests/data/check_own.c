@@ -104,10 +104,12 @@ static const struct {
      NULL},
     {BRIEFER, ROW(U("q") "," A("<think>hm</think>a") "," U("r") "," A("<think>so</think>b")),
      PL_TRAIN_ON_RESPONSES, "a<|im_end|>#<think>so</think>b<|im_end|>#", NULL},
+    /* W2 of said.h */
     {BRIEF, ROW(U("q") "," A("<think>\\n</think>a")), PL_TRAIN_ON_RESPONSES, "a<|im_end|>#", NULL},
     {OPEN, ROW(TALK), PL_TRAIN_ON_RESPONSES, "two<|im_end|>#four#", NULL},
     {ENDED_LATER, ROW(TALK), PL_TRAIN_ON_RESPONSES, "two<|im_end|>#four<|im_end|>#", NULL},
     {HEADS_NEXT, ROW(TALK), PL_TRAIN_ON_RESPONSES, "two<|im_end|>#four<|im_end|>#", NULL},
+    /* E1 of encode.h */
     {MARKED_AFTER_BLANK, ROW(U("q") "," A("be") "," U("q") "," A("to be")), PL_TRAIN_ON_RESPONSES,
      " be<|im_end|># to be<|im_end|>#", NULL},
     {PLAIN,
@@ -155,6 +157,7 @@ static const struct {
     {EACH "{% if m.role != 'system' %}" TURN "{% endif %}" END PROMPT,
      ROW("{\"role\":\"system\",\"content\":\"kind\"}," TALK), PL_TRAIN_ON_RESPONSES, NULL,
      "leaves out message 0"},
+    /* W1 of said.h and E3 of encode.h */
     {BRIEF, ROW(U("q") "," A("<think>hm</think>a")), PL_TRAIN_ON_RESPONSES, NULL,
      "leaves out a part of message 1 (assistant)"},
     {BRIEF, ROW(U("x</think>y") "," A("a")), PL_TRAIN_ON_RESPONSES, NULL,
@@ -205,6 +208,7 @@ static void add_runs(const struct pl_sample *s, const struct pl_tokenizer *t, st
     }
 }
 
+/* V3 of conversation.h and P1 of own.h */
 START_TEST(a_row_is_trained_on_where_its_template_writes_answers) {
     struct fixture f;
     struct pl_sample s = {0};
@@ -230,6 +234,7 @@ START_TEST(a_row_is_trained_on_where_its_template_writes_answers) {
 }
 END_TEST
 
+/* G2 of parse.h */
 START_TEST(a_template_that_is_no_program_is_refused_by_line_and_column) {
     struct fixture f;
     scratch_make(dir);
@@ -293,7 +298,8 @@ START_TEST(work_grows_with_the_answers_of_a_row) {
 }
 END_TEST
 
-/* One that does not loop over messages shows no turns: each is found alone, or the row refused. */
+/* R1 of own_row.h. One that does not loop over messages shows no turns: each is found alone, or the
+ * row refused. */
 START_TEST(a_program_without_turns_has_a_limit) {
     static const char odd[] =
         "{% for i in range(messages | length) %}<|im_start|>"
@@ -303,8 +309,8 @@ START_TEST(a_program_without_turns_has_a_limit) {
 }
 END_TEST
 
-/* chat_template.jinja and chat_templates/ win over tokenizer_config.json; rows with tools are
- * rendered by `tool_use`. */
+/* P2 of own.h. chat_template.jinja and chat_templates/ win over tokenizer_config.json; rows with
+ * tools are rendered by `tool_use`. */
 START_TEST(named_templates_are_chosen_as_transformers_chooses) {
     static const char data[] =
         ROW(U("q") "," A("b")) "\n{\"messages\":[" U("q") "," A("b") "],\"tools\":[" TOOL "]}\n";

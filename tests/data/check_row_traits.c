@@ -59,6 +59,7 @@ static const struct {
     {"smollm2_style", NULL, "qwen3", GOOD, ROW(U("q") "," A("<think>hm</think>a")), NONE, 0, 0, ""},
     {"smollm2_style", WRITES, NULL, GOOD, CALL, NONE, 0, 0, ""},
     {"smollm2_style", PLAIN, NULL, GOOD, ROW(U("say <think> twice") "," A("a")), NONE, 0, 0, ""},
+    /* E3 of encode.h */
     {"smollm2_style", BRIEF, NULL, GOOD, THOUGHT, PL_TRAIT_CUT_TEXT, 1, 1, "leaves out a part"},
     {"smollm2_style", BRIEF, NULL, GOOD, THOUGHTS THOUGHT, PL_TRAIT_CUT_TEXT, 2, 3, "(3 in all)"},
     {"smollm2_style", THINKS, NULL, GOOD, REASONED, PL_TRAIT_CUT_TEXT, 1, 1, "leaves out a part"},
@@ -122,6 +123,7 @@ static void expect(const struct fixture *f, int i) {
                   "%s", pl_text_str(&f->notes));
 }
 
+/* T2 of row_traits.h */
 START_TEST(what_is_odd_about_rows_is_counted_and_told) {
     struct fixture f;
     struct pl_text rows = {0};

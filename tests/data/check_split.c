@@ -89,6 +89,7 @@ static const struct cut cuts[] = {
     {"{\n\"a\":[1,\n", {{"{\n\"a\":[1,\n", 1}}, false, true},
 };
 
+/* L2, L3 and L4 of split.h */
 START_TEST(a_text_is_cut_into_its_rows) {
     const struct cut *c = &cuts[_i];
     const int fd = file_of(c->text, strlen(c->text));
@@ -208,6 +209,7 @@ static char *random_rows(int shape, size_t *n, size_t *lengths, int rows) {
     return text;
 }
 
+/* L1 of split.h */
 START_TEST(rows_are_the_same_wherever_a_read_ends) {
     enum { ROWS = 60 };
     size_t n, lengths[ROWS], at = _i == 1;
@@ -239,7 +241,7 @@ START_TEST(rows_are_the_same_wherever_a_read_ends) {
 }
 END_TEST
 
-/* The first slot with enough room, looked for one by one. */
+/* G1 and G2 of packing.h. The first slot with enough room, looked for one by one. */
 START_TEST(a_packed_row_goes_into_the_first_slot_with_room) {
     struct pl_packer p = {0};
     for (int round = 0; round < 400; round++) {

@@ -45,7 +45,8 @@ START_TEST(steps_are_counted_as_by_transformers) {
 }
 END_TEST
 
-/* Loads steps from position 0 until `epochs` are over; every epoch has every row once. */
+/* N1 of epoch_steps.h. Loads steps from position 0 until `epochs` are over; every epoch has every
+ * row once. */
 START_TEST(an_epoch_ends_with_a_step) {
     enum { ROWS = 10, EPOCHS = 4 };
     struct fixture f;
@@ -94,7 +95,8 @@ START_TEST(the_steps_of_a_circle_are_full) {
 }
 END_TEST
 
-/* Rows 0, 3, 4 and 9 of 10 have no target: neither trained on nor held out. */
+/* S3 of data.h and O2 of holdout.h. Rows 0, 3, 4 and 9 of 10 have no target: neither trained on nor
+ * held out. */
 START_TEST(rows_that_train_nothing_are_left_out) {
     struct fixture f;
     struct pl_holdout untrained, held, out;

@@ -54,6 +54,7 @@ static int file_of(const struct mix *m, uint64_t row) {
 static const uint64_t sizes[FILES] = {10, 30, 7};
 static const double ones[FILES] = {1, 1, 1};
 
+/* W3 of walk.h */
 START_TEST(weights_of_one_keep_the_order_of_before) {
     struct mix m;
     mix_open(&m, sizes, ones, _i, 42);
@@ -69,6 +70,7 @@ static const double weights[][FILES] = {
 };
 #define N_WEIGHTS (sizeof weights / sizeof *weights)
 
+/* W2 of walk.h */
 START_TEST(an_epoch_holds_weight_times_rows_of_every_file) {
     struct mix m;
     mix_open(&m, sizes, weights[_i], true, 7);
@@ -88,6 +90,7 @@ START_TEST(an_epoch_holds_weight_times_rows_of_every_file) {
 }
 END_TEST
 
+/* W2 of walk.h */
 START_TEST(over_epochs_every_row_of_a_file_is_visited_equally_often) {
     struct mix m;
     uint64_t visits[47] = {0}, first = 0;
@@ -168,6 +171,7 @@ START_TEST(held_out_rows_are_in_no_epoch) {
 }
 END_TEST
 
+/* O1 of holdout.h */
 START_TEST(every_file_gives_its_share_of_what_is_held_out) {
     struct mix m;
     struct pl_holdout h;
@@ -189,6 +193,7 @@ START_TEST(every_file_gives_its_share_of_what_is_held_out) {
 }
 END_TEST
 
+/* O3 of holdout.h */
 START_TEST(what_is_kept_stays_in_its_order) {
     struct mix m;
     struct pl_holdout h;
@@ -207,6 +212,7 @@ START_TEST(what_is_kept_stays_in_its_order) {
 }
 END_TEST
 
+/* O2 of holdout.h */
 START_TEST(the_seed_decides_what_is_held_out) {
     struct mix m;
     struct pl_holdout h[3];
@@ -297,6 +303,7 @@ static uint64_t plain_first_fit(const struct fixture *f, const struct pl_walk *w
     return n;
 }
 
+/* N1 of epoch_steps.h */
 START_TEST(packed_steps_follow_each_other_without_a_gap) {
     struct fixture f;
     struct pl_walk w;
@@ -323,6 +330,7 @@ START_TEST(packed_steps_follow_each_other_without_a_gap) {
 }
 END_TEST
 
+/* B2 of batch.h, and B3: it takes what it was made for. */
 START_TEST(a_packed_micro_batch_fits_its_plan_and_loses_nothing) {
     struct fixture f;
     struct pl_walk w;
@@ -364,6 +372,7 @@ START_TEST(a_packed_micro_batch_fits_its_plan_and_loses_nothing) {
 }
 END_TEST
 
+/* W4 of walk.h */
 START_TEST(a_step_ends_with_its_epoch) {
     struct fixture f;
     struct pl_walk w;

@@ -56,6 +56,7 @@ static void expect_step(struct rig *r, uint64_t position, uint64_t slots) {
         ck_assert_int_eq(r->batch.samples[i].ids[0], r->plain.samples[i].ids[0]);
 }
 
+/* V1 of worker.h and B1 of batch.h */
 START_TEST(a_worker_gives_the_steps_in_their_order) {
     struct rig r;
     rig_start(&r, 5, true, _i ? 16 : 0);
@@ -67,6 +68,7 @@ START_TEST(a_worker_gives_the_steps_in_their_order) {
 }
 END_TEST
 
+/* B1 of batch.h, W1 of walk.h and S2 of data.h */
 START_TEST(any_position_may_be_asked_for) {
     static const uint64_t positions[] = {40, 45, 0, 0, 5, 1000000007, 3, UINT64_C(1) << 40};
     struct rig r;
@@ -77,6 +79,7 @@ START_TEST(any_position_may_be_asked_for) {
 }
 END_TEST
 
+/* V2 of worker.h */
 START_TEST(a_failure_is_told_to_the_step_that_needs_the_rows) {
     struct rig r;
     rig_start(&r, 5, false, 0);

@@ -10,6 +10,7 @@
 #define VOCABULARY 300
 #define LENGTH     40
 
+/* F3 of formats.h */
 static void check_rows(struct pl_data *data) {
     struct pl_sample s = {0};
     struct pl_diag d = {0};
@@ -36,6 +37,7 @@ static void read_as(const struct pl_job *job, const char *path, uint32_t format)
     one.path = name;
     one.format = format;
     const struct pl_dataset_list list = {&one, 1};
+    /* B2 of format_rows.h: a row that is not read has a message. */
     if (fuzz_outcome(pl_data_open(job, &m, &list, &notes, &data, &d), &d)) check_rows(data);
     pl_data_close(&data);
     pl_text_finish(&notes);
