@@ -1,9 +1,9 @@
 /* adapter_config.h - adapter_config.json of a PEFT directory, as far as it decides arithmetic.
  *
  * In: a directory.  Out: rank, scale and what names the modules.  Needs: base, model, jansson.
- *   A1  a config that asks for more than y = W x + s B A x, and modules trained whole with it, is
+ *   A1  a config that asks for more than y = W x + s B A x and modules that are trained whole is
  *       refused by the name of the key, so that no adapter is read as something it is not
- *   A2  a key that is absent has the value PEFT's LoraConfig gives it (r 8, lora_alpha 8)
+ *   A2  a key that is absent has the value that PEFT's LoraConfig gives it (r 8, lora_alpha 8)
  * Use: pl_adapter_config_read(&c, dir, &d); ... pl_adapter_config_finish(&c); */
 #ifndef PL_RUNTIME_CHECKPOINT_ADAPTER_CONFIG_H
 #define PL_RUNTIME_CHECKPOINT_ADAPTER_CONFIG_H

@@ -136,7 +136,8 @@ static pl_err open_all(struct opening *o, const char *path) {
 
 /* --- reading --- */
 
-/* n values of the tensor as it is in the file, from element `first` on: block by block. */
+/* n values of the tensor as it is in the file, from element `first` on: block by block. W3: it
+ * holds READ_BYTES of the file at a time, whatever is asked for. */
 static pl_err decode(const struct pl_gguf *g, const struct source *s, uint64_t first, uint64_t n,
                      char *out, struct pl_diag *d) {
     const struct pl_gguf_type *type = s->entry->type;

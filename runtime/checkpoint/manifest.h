@@ -4,13 +4,13 @@
  * Out:   {"NAME": {"bytes": N, "xxh64": "..."}}; of a file that several ranks wrote (share.h)
  *        {"NAME": {"bytes": N, "pieces": [[END, "..."], ...]}}.
  * Needs: base (digest.h: XXH64 of the xxHash specification), read_file.h, jansson.
+ * A digest detects damage, and not collisions made on purpose: 64 bits miss one change in 2^64, and
+ * run at the speed of memory, where CRC-32 misses one in 2^32 and SHA-256 takes longer than the
+ * disk. XXH64 of a file cannot be made of those of its parts, so each stretch that one rank wrote
+ * has a digest of its own.
  *   M1  the digest is of the bytes that were handed to write(2), not of what a later read gives
- *   M2  it detects damage, and not collisions made on purpose: 64 bits miss one change in 2^64,
- *       and run at the speed of memory, where CRC-32 misses one in 2^32 and SHA-256 takes longer
- *       than the disk
- *   M3  XXH64 of a file cannot be made of those of its parts. So each stretch that one rank wrote
- *       has a digest of its own; pieces are in the order of the file, without a gap, and the last
- *       one ends where the file ends
+ *   M2  pieces are in the order of the file, without a gap, and the last one ends where the file
+ *       ends
  * Use: outbox.manifest = json_object(); ...; pl_manifest_check(files, dir, &d); */
 #ifndef PL_RUNTIME_CHECKPOINT_MANIFEST_H
 #define PL_RUNTIME_CHECKPOINT_MANIFEST_H
@@ -36,7 +36,7 @@ char *pl_digest_text(uint64_t xxh64, char buf[PL_DIGEST_TEXT]);
 pl_err pl_file_digest_read(const char *path, struct pl_file_digest *out, struct pl_diag *d);
 pl_err pl_manifest_add(json_t *files, const char *name, const struct pl_file_digest *digest,
                        struct pl_diag *d);
-/* M3: of pieces [n], n >= 1; one alone is listed as the file that it is. */
+/* M2: of pieces [n], n >= 1; one alone is listed as the file that it is. */
 pl_err pl_manifest_add_pieces(json_t *files, const char *name, const struct pl_file_piece *pieces,
                               uint32_t n, struct pl_diag *d);
 /* True if a file of it has pieces: versions before them cannot check it. */

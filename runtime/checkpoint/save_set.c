@@ -205,6 +205,7 @@ static pl_err name_file(const char *dir, const char *name, struct pl_diag *d) {
     return err;
 }
 
+/* This is step 3 of save_set.h. */
 static pl_err do_entries(const struct journal *j, const char *dir, struct pl_diag *d) {
     for (uint32_t i = 0; i < j->n; i++) {
         const struct entry *e = &j->entries[i];
@@ -222,7 +223,7 @@ static pl_err lost_file(const char *dir, const char *name, struct pl_diag *d) {
     return PL_ERR_CHECKPOINT_FORMAT;
 }
 
-/* The journal is locked. */
+/* The journal is locked. Its end is step 4 of save_set.h. */
 static pl_err finish_save(const char *dir, const char *path, bool trusted, struct pl_diag *d) {
     struct journal j = {0};
     struct census c = {0};
@@ -371,7 +372,8 @@ static pl_err write_journal(const struct pl_outbox *o,
     return out->failed ? pl_host_oom(d, "the journal of a save") : PL_ERR_OK;
 }
 
-/* S1. *taken: the journal has its name, though the call may have failed. */
+/* S1, and step 2 of save_set.h. *taken: the journal has its name, though the call may have
+ * failed. */
 static pl_err put_journal(const char *dir, const struct pl_text *text, bool *taken,
                           struct pl_diag *d) {
     struct pl_outbox j = {0};
@@ -383,6 +385,8 @@ static pl_err put_journal(const char *dir, const struct pl_text *text, bool *tak
     return err;
 }
 
+/* The caller has written and closed the temporaries, which is step 1 of save_set.h; settle() does
+ * steps 3 and 4. */
 pl_err pl_save_set_commit(struct pl_outbox *o, bool (*unwanted)(const char *name, const void *ctx),
                           const void *ctx, struct pl_diag *d) {
     struct pl_text text = {0};

@@ -192,6 +192,7 @@ static bool find_named(const struct pl_weight_files *f, struct pl_window *w, con
     return w->entry != NULL;
 }
 
+/* P1 of plain_names.h: the name itself comes first. */
 bool pl_window_find(const struct pl_weight_files *f, struct pl_window *w) {
     return find_named(f, w, w->name) || pl_plain_names_find(f, w);
 }

@@ -443,6 +443,7 @@ static const struct {
     {"lora_alpha", "8.0", NULL},
 };
 
+/* A1 of adapter_config.h: a key that asks for more than this reader does is refused by its name. */
 START_TEST(an_adapter_of_other_settings_is_refused_naming_both) {
     struct rig r;
     rig_open(&r, &kinds[0]);
@@ -456,6 +457,23 @@ START_TEST(an_adapter_of_other_settings_is_refused_naming_both) {
         FAILS(pl_adapter_load(&r.io, dir, &diag), PL_ERR_CHECKPOINT_MISMATCH, configs[_i].says);
     else
         OK(pl_adapter_load(&r.io, dir, &diag));
+    rig_close(&r);
+}
+END_TEST
+
+/* A2 of adapter_config.h */
+START_TEST(keys_that_are_absent_have_the_values_of_peft) {
+    struct rig r;
+    rig_open(&r, &kinds[0]); /* of rank 4 */
+    OK(rig_save_adapter(&r.io, dir, &job, &diag));
+    json_t *config = json_load_file(in(dir, CONFIG_NAME), 0, NULL);
+    ck_assert_int_eq(json_object_del(config, "lora_alpha"), 0);
+    ck_assert_int_eq(json_dump_file(config, in(dir, CONFIG_NAME), 0), 0);
+    OK(pl_adapter_load(&r.io, dir, &diag)); /* whose scale of 2 is 8 / 4 */
+    ck_assert_int_eq(json_object_del(config, "r"), 0);
+    ck_assert_int_eq(json_dump_file(config, in(dir, CONFIG_NAME), 0), 0);
+    FAILS(pl_adapter_load(&r.io, dir, &diag), PL_ERR_CHECKPOINT_MISMATCH, "r is 8, lora_r of");
+    json_decref(config);
     rig_close(&r);
 }
 END_TEST
@@ -560,6 +578,7 @@ int main(void) {
     tcase_add_test(t, a_module_trained_whole_starts_as_the_base_has_it);
     tcase_add_loop_test(t, the_matrices_of_an_embedding_are_pefts, 0, 2);
     tcase_add_test(t, a_fresh_adapter_on_the_embedding_changes_nothing);
+    tcase_add_test(t, keys_that_are_absent_have_the_values_of_peft);
     tcase_add_test(t, a_copy_that_peft_keeps_tied_is_refused);
     tcase_add_test(t, names_and_shapes_are_pefts);
     tcase_add_test(t, the_stacked_a_is_split_in_row_order);

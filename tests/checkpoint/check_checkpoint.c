@@ -173,6 +173,7 @@ static const struct {
      "`lm_head.weight` is missing"},
 };
 
+/* W2 of windows.h: no byte moves before all windows are found. */
 START_TEST(a_checkpoint_of_another_configuration_is_refused) {
     struct rig a, b, c;
     rig_open(&a, &mismatches[_i].saved);
@@ -336,6 +337,7 @@ static void make_foreign(int i, const char *name) {
     if (foreign[i].state) spill(in(where, "trainer_state.json"), HF_STATE, strlen(HF_STATE));
 }
 
+/* R1 of foreign.h and C5: no save removes it, and one of its step moves it aside. */
 START_TEST(a_checkpoint_of_another_trainer_is_said_and_stays) {
     struct rig r;
     struct pl_text notes = {0};
@@ -395,7 +397,8 @@ static bool survives(struct rig *r, uint64_t at) {
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-/* Wherever that may be: what is left is a whole checkpoint, or has no name of one. */
+/* Wherever that may be: what is left is a whole checkpoint, or has no name of one. C1 and C5:
+ * neither the save nor the removal gives such a name to a part. */
 START_TEST(a_removal_that_is_cut_short_leaves_no_checkpoint) {
     struct rig r;
     bool ended = false;

@@ -55,7 +55,9 @@ START_TEST(a_path_without_a_directory_means_the_current_one) {
 }
 END_TEST
 
-/* _i: 0 = the call fails once, 1 = it and all later ones do. */
+/* _i: 0 = the call fails once, 1 = it and all later ones do. U1: the name is taken by the
+ * rename, after all that may fail before it. U2: a sync that failed is not tried again, which
+ * would succeed, and the file is removed. U3: the calls are counted. */
 START_TEST(whichever_call_fails_the_old_file_stays) {
     const char *path = in(dir, "a.txt");
     bool done = false;
@@ -121,6 +123,22 @@ START_TEST(an_abandoned_outbox_leaves_nothing) {
     OK(pl_outbox_write(&o, "half", 4, &diag));
     pl_outbox_finish(&o);
     ck_assert_uint_eq(entries(dir), 0);
+}
+END_TEST
+
+/* M1 of manifest.h: another content that the disk gives back does not get a digest of its own. */
+START_TEST(the_digest_is_of_the_bytes_that_were_written) {
+    struct pl_outbox o;
+    OK(pl_outbox_init(&o, dir, &diag));
+    o.manifest = json_object();
+    OK(pl_outbox_open(&o, "a", &diag));
+    OK(pl_outbox_write(&o, "good", 4, &diag));
+    spill(in(dir, "a.tmp"), "lost", 4);
+    OK(pl_outbox_close(&o, &diag));
+    OK(pl_outbox_commit(&o, &diag));
+    FAILS(pl_manifest_check(o.manifest, dir, &diag), PL_ERR_CHECKPOINT_FORMAT, "a is damaged");
+    json_decref(o.manifest);
+    pl_outbox_finish(&o);
 }
 END_TEST
 
@@ -224,6 +242,7 @@ int main(void) {
     tcase_add_test(t, a_real_failure_names_path_and_reason);
     tcase_add_test(t, files_of_one_outbox_change_together);
     tcase_add_test(t, an_abandoned_outbox_leaves_nothing);
+    tcase_add_test(t, the_digest_is_of_the_bytes_that_were_written);
     tcase_add_test(t, a_shared_file_is_made_and_removed_by_one);
     tcase_add_test(t, another_file_of_that_name_is_not_written);
     tcase_add_test(t, removing_a_tree_does_not_follow_links);

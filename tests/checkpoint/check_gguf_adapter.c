@@ -72,7 +72,8 @@ static size_t tensor_size(const struct tensor *t) {
     return t->ne[0] * t->ne[1] * (t->type == 0 ? 4 : 2);
 }
 
-/* Every byte of the file belongs to a field, a tensor or padding of zeros. */
+/* Every byte of the file belongs to a field, a tensor or padding of zeros. G1 of gguf_adapter.h:
+ * the version, the order and the alignment are checked. */
 static void gguf_read(struct gguf *g) {
     *g = (struct gguf){0};
     g->data = file_read(in(dir, FILE_NAME), &g->bytes);
@@ -194,6 +195,7 @@ static const struct {
 };
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
+/* G2 of gguf_adapter.h: a name or a shape that llama.cpp does not know ends the test. */
 START_TEST(names_and_metadata_are_those_llama_cpp_reads) {
     struct rig r;
     struct gguf g;
@@ -294,6 +296,7 @@ START_TEST(sixteen_bits_hold_the_rounded_values) {
 }
 END_TEST
 
+/* G4 of gguf_adapter.h: alpha is written anew, since llama.cpp divides it by the rank. */
 START_TEST(alpha_over_rank_is_the_scale_of_rank_stabilised_adapters_too) {
     struct rig r;
     struct gguf g;

@@ -97,11 +97,13 @@ static void check_weights(const char *gguf, const char *name) {
     pl_st_close(&truth);
 }
 
+/* B1 of gguf_blocks.h: the values have the bits that the package gguf gives them. */
 START_TEST(every_type_has_the_values_of_ggml) {
     check_weights(file("types", ".gguf"), "types");
 }
 END_TEST
 
+/* W2 of gguf_weights.h: the rows and the norms are compared with those of the safetensors files. */
 START_TEST(names_rows_and_norms_are_those_of_transformers) {
     check_weights(file(models[_i], ".gguf"), models[_i]);
 }

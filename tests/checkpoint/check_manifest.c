@@ -175,6 +175,7 @@ static const struct {
     {"[[5, " WHOLE "]]", "the list of its pieces is none"},
 };
 
+/* M2: pieces with a gap, in another order or with another end are refused. */
 START_TEST(a_list_of_pieces_that_says_nothing_vouches_for_nothing) {
     char text[160];
     spill(in(dir, "f"), "1234", 4);

@@ -1,5 +1,6 @@
 /* check_model_io.c - model directories in and out, and random starts. */
 #include "runtime/checkpoint/convert.h"
+#include "runtime/checkpoint/identity.h"
 #include "runtime/checkpoint/init.h"
 #include "runtime/checkpoint/model_io.h"
 #include "runtime/checkpoint/safetensors.h"
@@ -94,6 +95,7 @@ START_TEST(each_shard_keeps_the_limit) {
 }
 END_TEST
 
+/* W1 of windows.h: each part of a fused matrix is one stretch of it. */
 START_TEST(fused_slots_are_gathered_by_name) {
     struct rig r;
     rig_open(&r, &(struct rig_options){.dtype = PL_DTYPE_F32});
@@ -268,6 +270,7 @@ START_TEST(missing_tensors_are_counted) {
 }
 END_TEST
 
+/* S3 of safetensors.h: an unknown type is no error where its tensor is not needed. */
 START_TEST(extra_tensors_of_any_type_are_not_read) {
     struct rig a, b;
     rig_open(&a, &(struct rig_options){.dtype = PL_DTYPE_F32, .untied = true});
@@ -333,7 +336,8 @@ static uint64_t bytes_read(void) {
     return got == 1 ? n : UINT64_MAX;
 }
 
-/* A model of this width has 200 GB of weights: the file is a hole with a header. */
+/* A model of this width has 200 GB of weights: the file is a hole with a header. S1 of
+ * safetensors.h: the bytes that are read are those of the header. */
 START_TEST(checking_files_reads_headers_only) {
     struct rig r;
     rig_open(&r, &(struct rig_options){.dtype = PL_DTYPE_F32});
@@ -451,6 +455,60 @@ START_TEST(companions_are_copied_and_leftovers_removed) {
 }
 END_TEST
 
+/* N2 of companions.h */
+START_TEST(a_companion_that_cannot_be_read_is_an_error) {
+    struct rig r;
+    char source[64];
+    rig_open(&r, &(struct rig_options){.dtype = PL_DTYPE_F32});
+    dir_make(source);
+    const struct pl_companions c = {.dirs = {source}};
+    OK(rig_save_model(&r.io, dir, "{}", &c, PL_SHARD_BYTES, &diag));
+    ck_assert_int_eq(mkdir(in(source, "merges.txt"), 0777), 0);
+    FAILS(rig_save_model(&r.io, dir, "{}", &c, PL_SHARD_BYTES, &diag), PL_ERR_CHECKPOINT_FILE,
+          "merges.txt");
+    dir_remove(source);
+    rig_close(&r);
+}
+END_TEST
+
+static uint64_t weights_identity(void) {
+    uint64_t identity;
+    OK(pl_weights_identity(dir, &identity, &diag));
+    return identity;
+}
+
+/* I2 of identity.h */
+START_TEST(weights_are_known_by_their_content_however_they_are_cut) {
+    struct rig r;
+    rig_open(&r, &kinds[_i]);
+    rig_scramble(&r, 3);
+    OK(rig_save_model(&r.io, dir, "{}", NULL, PL_SHARD_BYTES, &diag));
+    const uint64_t whole = weights_identity();
+    OK(rig_save_model(&r.io, dir, "{}", NULL, 4000, &diag));
+    ck_assert_uint_eq(weights_identity(), whole);
+    unsigned char *norm = r.memory[rig_find(&r, PL_ROLE_WEIGHT, PL_SLOT_NORMF, PL_NONE)];
+    norm[0] ^= 1;
+    OK(rig_save_model(&r.io, dir, "{}", NULL, 4000, &diag));
+    ck_assert_uint_ne(weights_identity(), whole);
+    rig_close(&r);
+}
+END_TEST
+
+static uint64_t config_identity(const char *json) {
+    uint64_t identity;
+    OK(pl_config_identity(json, strlen(json), &identity, &diag));
+    return identity;
+}
+
+/* I1 of identity.h */
+START_TEST(a_configuration_is_known_by_its_values) {
+    const uint64_t identity = config_identity("{\"a\": 1, \"b\": [2, 3]}");
+    ck_assert_uint_eq(config_identity("{\"b\":[2,3],\n \"a\":1}\n"), identity);
+    ck_assert_uint_ne(config_identity("{\"a\": 1, \"b\": [3, 2]}"), identity);
+    ck_assert_uint_ne(config_identity("{\"a\": 1, \"c\": [2, 3]}"), identity);
+}
+END_TEST
+
 START_TEST(a_random_start_has_the_right_distribution) {
     struct rig r;
     rig_open(&r, &(struct rig_options){.dtype = PL_DTYPE_F32, .bias = true});
@@ -564,6 +622,9 @@ int main(void) {
     tcase_add_loop_test(t, loading_converts_and_fills_masters, 0,
                         sizeof conversions / sizeof *conversions);
     tcase_add_test(t, companions_are_copied_and_leftovers_removed);
+    tcase_add_test(t, a_companion_that_cannot_be_read_is_an_error);
+    tcase_add_loop_test(t, weights_are_known_by_their_content_however_they_are_cut, 0, N_KINDS);
+    tcase_add_test(t, a_configuration_is_known_by_its_values);
     tcase_add_test(t, a_random_start_has_the_right_distribution);
     tcase_add_test(t, a_random_start_depends_on_seed_and_tensor_alone);
     tcase_add_loop_test(t, kernels_start_with_the_bits_of_the_host, 0,

@@ -91,6 +91,7 @@ static const struct {
     {"trainer_state.json", 1},
 };
 
+/* R1 for the other files, and R2 for the state itself. */
 START_TEST(any_flipped_bit_is_refused_by_the_name_of_its_file) {
     struct rig other;
     char path[160];

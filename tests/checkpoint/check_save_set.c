@@ -200,7 +200,8 @@ START_TEST(a_kill_at_any_call_leaves_the_old_files_or_the_new_ones) {
 }
 END_TEST
 
-/* A process that finishes a save may be killed as well, any number of times. */
+/* A process that finishes a save may be killed as well, any number of times. S2: each of them
+ * starts steps 3 and 4 anew. */
 START_TEST(a_kill_of_who_finishes_the_save_changes_nothing) {
     const struct kind *k = some[_i];
     unsigned finished = 0;

@@ -1,6 +1,7 @@
 /* check_share.c - checkpoints that several processes write: the bytes of one, whatever fails.
  *
- * The ranks agree over the real control channel; they have no engine, so no tensor can pass. */
+ * The ranks agree over the real control channel. H2 of share.h: they have no engine, so that no
+ * tensor can pass. */
 #include "estimator/config/job_text.h"
 #include "runtime/checkpoint/adapter_io.h"
 #include "runtime/checkpoint/checkpoint.h"
@@ -294,6 +295,7 @@ static int compare(void) {
     return in_pieces;
 }
 
+/* H6 of share.h: the kind whose files are small has no pieces, unless its tensors are cut. */
 START_TEST(the_files_of_any_number_of_ranks_are_those_of_one) {
     const uint32_t kind = (uint32_t)_i / N_CUTS, cut = (uint32_t)_i % N_CUTS;
     const bool small = kind == 3 && cut == 0;

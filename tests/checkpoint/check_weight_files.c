@@ -204,6 +204,7 @@ START_TEST(what_stands_in_place_of_a_name_is_told) {
 }
 END_TEST
 
+/* P2 of plain_names.h: two tensors of one plain name are named and refused. */
 START_TEST(names_that_mean_two_things_are_refused) {
     struct rig r;
     rig_open(&r, &(struct rig_options){.dtype = PL_DTYPE_F32});

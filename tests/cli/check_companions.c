@@ -73,6 +73,8 @@ static void expect_same_prompt(const char *const as_saved[], const char *const a
     free(b);
 }
 
+/* N1 of companions.h: the template that the run was trained with stands in place of the model's
+ * own. */
 START_TEST(a_template_of_a_file_is_saved_with_the_model) {
     train((const char *[]){"chat_template=own.jinja", NULL});
     expect_text("out/chat_template.jinja", OWN);

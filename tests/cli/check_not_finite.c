@@ -87,6 +87,8 @@ static const struct {
     {merge, 3e38f, "q_proj.weight`: element ", "diverged"},
 };
 
+/* F5 of merge_files.h: a number that is not finite is refused where it is read, and where the
+ * output's type does not hold it. */
 START_TEST(an_adapter_that_is_not_finite_is_refused) {
     poke_adapter(of_adapter[_i].value);
     if (_i == 7)

@@ -220,6 +220,8 @@ static const struct {
 } outputs[] = {{PL_DTYPE_F32, "float32"}, {PL_DTYPE_BF16, "bfloat16"}, {PL_DTYPE_F16, "float16"}};
 enum { N_OUTPUTS = sizeof outputs / sizeof *outputs };
 
+/* F3 of merge_files.h: an element is off by half a unit of the output's type at the most, so that
+ * it was rounded once. */
 START_TEST(a_merged_model_is_the_base_plus_the_scaled_product) {
     const struct kind *k = &kinds[_i % N_KINDS];
     enum pl_dtype dtype = outputs[_i / N_KINDS].dtype;
@@ -332,6 +334,7 @@ START_TEST(what_the_last_halving_needs_is_the_least_that_is_taken) {
 }
 END_TEST
 
+/* F4 of merge_files.h: no file of a merge that failed has its name. */
 START_TEST(a_failure_at_any_write_leaves_nothing) {
     struct pl_merge_request r = request(PL_DTYPE_BF16);
     make_sources(&kinds[3]);
@@ -511,6 +514,8 @@ static const struct {
      "layers.1.self_attn.q_proj.lora_A.weight` is missing"},
 };
 
+/* F1 of merge_files.h: a tensor of either side that has no place is found before anything is
+ * written. */
 START_TEST(an_adapter_that_does_not_fit_is_refused_by_the_tensor) {
     struct pl_merge_request r = request(PL_DTYPE_COUNT);
     make_sources(&kinds[0]);

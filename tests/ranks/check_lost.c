@@ -59,7 +59,8 @@ static const struct {
     const char *devices, *sharding;
 } cuts[] = {{"1", "none"}, {"2", "weights"}, {"3", "optimizer"}};
 
-/* Saved by 4 ranks after step 2, resumed by fewer, and by 4 what one has saved. */
+/* Saved by 4 ranks after step 2, resumed by fewer, and by 4 what one has saved. K2 of cut.h: each
+ * rank reads the whole files, and keeps another part of them than the one that it saved. */
 START_TEST(a_checkpoint_does_not_know_who_saved_it) {
     make(kinds[_i].mode, kinds[_i].more);
     train(0, WORDS("max_steps=4", "save_steps=2", "output_dir=ref"));
@@ -90,7 +91,8 @@ static bool has_pieces(const char *checkpoint) {
 }
 
 /* Each rank writes its own bytes, unless one of them does not see the directory: then rank 0 writes
- * all. Either way it is the checkpoint of one rank, which writes what it always has. */
+ * all. Either way it is the checkpoint of one rank, which writes what it always has. These are both
+ * ways of K1 of cut.h. */
 START_TEST(rank_0_writes_for_ranks_that_do_not_see_its_directory) {
     static const char *const shardings[] = {"sharding=none", "sharding=optimizer",
                                             "sharding=gradients", "sharding=weights"};
