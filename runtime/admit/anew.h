@@ -5,7 +5,6 @@
  *   N1  every key that the job left open is decided by the functions that decided it first; what
  *       was written, and what a checkpoint that is resumed has kept, stays
  *   N2  what is decided takes no more than the device was seen to have, where anything does
- *   N3  until pl_anew_take() nothing of the job or of its plan has changed
  * Use: pl_anew_decide(&pf, 4, have, NULL, &a, &d); pl_anew_take(&pf, &a, &d);
  *      pl_anew_finish(&a); */
 #ifndef PL_RUNTIME_ADMIT_ANEW_H
@@ -21,7 +20,8 @@ struct pl_anew {
     struct pl_text notes;      /* a line for each key that was decided */
 };
 
-/* have_bytes: what arenas may take, as the device was seen. known (nullable): a plan that is there
+/* Decides, and changes nothing of the job or of its plan: that is for pl_anew_take().
+ * have_bytes: what arenas may take, as the device was seen. known (nullable): a plan that is there
  * already. Every rank calls it (agreed.h): pf->comm is where they agree. Finish *a in every case,
  * and do not copy it. */
 pl_err pl_anew_decide(struct pl_preflight *pf, uint32_t batch_size, uint64_t have_bytes,

@@ -86,7 +86,7 @@ static void write_entries(const char *file, json_t *entries) {
     if (text && pl_cache_dir(&path, true)) {
         pl_text_addf(&path, "/%s", file);
         if (!path.failed)
-            (void)pl_file_write(pl_text_str(&path), text, strlen(text), NULL); /* X1 */
+            (void)pl_file_write(pl_text_str(&path), text, strlen(text), NULL); /* X1, X2 */
     }
     free(text);
     json_decref(root);

@@ -24,6 +24,7 @@ static pl_err start_thread(struct pl_control *c, struct pl_diag *d) {
     c->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (c->wake < 0)
         return pl_diag_set(d, pl_err_of_errno(PL_ERR_COMM_INIT), "no eventfd: %s", strerror(errno));
+    /* K5 of control.h: the thread is born with every signal blocked. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int e = pthread_create(&c->thread, NULL, pl_serve, c);

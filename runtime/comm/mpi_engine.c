@@ -118,6 +118,7 @@ static int perform(struct pl_mpi *m, enum task task) {
     return 0;
 }
 
+/* Y1 of mpi_module.h: this thread alone calls the module. */
 static void *serve(void *mpi) {
     struct pl_mpi *m = mpi;
     expect_leaks();

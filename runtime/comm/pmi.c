@@ -128,6 +128,7 @@ static bool obey_lines(struct pl_pmi *p, uint32_t rank) {
         p->have[rank] -= used;
         memmove(lines, end + 1, p->have[rank]);
     }
+    /* Q1: a line that fills its room has no end. */
     return p->have[rank] < PL_PMI_LINE;
 }
 

@@ -35,6 +35,7 @@ void pl_link_finish(struct pl_link *l) {
 bool pl_link_put(struct pl_link *l, const struct pl_head *head, const void *body) {
     uint32_t bytes = (uint32_t)sizeof *head + head->bytes;
     if (l->fd < 0) return true;
+    /* W1: what does not fit next to the bytes on their way is not taken. */
     if (head->bytes > PL_LINK_OUT || bytes > PL_LINK_OUT - l->out_have) return false;
     memcpy(l->out + l->out_have, head, sizeof *head);
     if (head->bytes) memcpy(l->out + l->out_have + sizeof *head, body, head->bytes);
@@ -76,6 +77,7 @@ enum pl_link_got pl_link_get(struct pl_link *l, struct pl_head *head, const void
     enum pl_link_got got = fill(l, sizeof *head);
     if (got != PL_LINK_MESSAGE) return got;
     memcpy(head, l->in, sizeof *head);
+    /* W2: the length comes from the other side. */
     if (head->magic != PL_MAGIC || head->bytes > l->in_most) return PL_LINK_NONSENSE;
     *body = l->in + sizeof *head;
     return fill(l, (uint32_t)sizeof *head + head->bytes);

@@ -27,6 +27,7 @@ static bool is_registered(struct pl_session *s, const struct pl_arena *a, void *
     return !a->base || *registered;
 }
 
+/* C5 of comm.h: where one rank has not registered its memory, none keeps it registered. */
 pl_err pl_session_register_arenas(struct pl_session *s, struct pl_diag *d) {
     bool of[PL_RANKS_MAX], all = true;
     if (!s->comm || !s->comm->ops->register_memory) return PL_ERR_OK;

@@ -191,6 +191,7 @@ static uint32_t count(const char *gpus, int row, struct pl_text *notes) {
     return n;
 }
 
+/* N1 of rank_count.h, and N2 of rank_count.h for the rows that are told nothing. */
 START_TEST(as_few_gpus_as_hold_the_job) {
     struct pl_text notes = {0};
     const uint32_t n = count(counts[_i].gpus, _i, &notes);

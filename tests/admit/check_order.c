@@ -292,6 +292,8 @@ static const struct refusal {
 static const char *const commands[] = {"train", "validate"};
 #define N_COMMANDS (int)(sizeof commands / sizeof *commands)
 
+/* A1 of preflight.h: later stages are damaged, and not looked at. A3 of preflight.h: no device is
+ * opened. */
 START_TEST(a_refusal_touches_nothing_dearer) {
     const struct refusal *r = &refusals[_i / N_COMMANDS];
     const char *command = commands[_i % N_COMMANDS];
@@ -427,7 +429,8 @@ static void widen_data(void) {
 
 #define SET_LEVEL "gradient_checkpointing=full", "loss_chunk_tokens=64", "mlp_chunk_tokens=0"
 
-/* Given, or found by the search for a micro-batch; recovery has one plan for each of its own. */
+/* A2 of preflight.h, and S3 of session.h: the plan is given, or found by the search for a
+ * micro-batch. Recovery has one plan for each micro-batch of its own. */
 START_TEST(the_plan_that_runs_is_made_once) {
     static const char *const sizes[] = {"batch_size=8", "batch_size=auto"};
     widen_data();
@@ -454,7 +457,8 @@ START_TEST(the_plan_of_the_level_that_wins_is_made_once) {
 }
 END_TEST
 
-/* The story of a failure is told by the plans that are there. */
+/* The story of a failure is told by the plans that are there. S2 of session.h: the plans of all
+ * halvings are made before the first step. */
 START_TEST(an_out_of_memory_makes_no_plan) {
     widen_data();
     ck_assert_int_eq(RUN("train", "run.yaml", "batch_size=8", "global_batch_size=8",

@@ -115,6 +115,8 @@ static json_t *take_answer(struct outcome *o) {
     return root;
 }
 
+/* G1 of generation_config.h: an answer ends where the file says, and without it where config.json
+ * does. */
 START_TEST(the_ends_of_generation_config_count) {
     char dir[SCRATCH_PATH];
     scratch_make(dir);
@@ -157,6 +159,8 @@ static const struct {
     {"[]", "is not used"},
 };
 
+/* G2 of generation_config.h for sampling. G3 of generation_config.h: what cannot be read is told,
+ * and an answer is given. */
 START_TEST(the_sampling_of_generation_config_is_told) {
     char dir[SCRATCH_PATH];
     scratch_make(dir);

@@ -72,6 +72,8 @@ static int agree_body(const struct pl_world *w) {
     return status;
 }
 
+/* C3 of comm.h: the ranks have no device and no engine. Under ThreadSanitizer these tests also
+ * hold S1 of control_state.h for the links and S2 of control_state.h for what the threads share. */
 START_TEST(all_know_what_all_gave) {
     ck_assert_int_eq(ranks_run(&(struct ranks_run){.body = "agree", .n = (uint32_t)_i, .limit = 5}),
                      0);
@@ -119,13 +121,14 @@ static int stray_body(const struct pl_world *w) {
     else if (err == PL_ERR_OK)
         err = ranks->seed == 2 ? pl_comm_broadcast(&c, &sent, 1, &d)
                                : pl_comm_agree(&c, &sent, 1, room, &d);
-    if (err == PL_ERR_OK) err = pl_comm_barrier(&c, &d); /* at a point where only rank 1 could see
-                                                            it */
+    /* The next call comes at a point where only rank 1 could see the difference. */
+    if (err == PL_ERR_OK) err = pl_comm_barrier(&c, &d);
     int status = ranks_note(w, err, &d);
     pl_control_close(&c.control, false);
     return status;
 }
 
+/* C1 of comm.h: another call, or one of other bytes, is an error of all who can see it. */
 START_TEST(calls_that_differ_are_refused) {
     ck_assert_int_ne(
         ranks_run(&(struct ranks_run){.body = "stray", .n = 3, .limit = 5, .seed = (uint32_t)_i}),
@@ -169,6 +172,7 @@ static void check_survivors(const struct ranks_run *r) {
     }
 }
 
+/* K3 of control.h: the end of its connection is the loss of a rank. */
 START_TEST(a_killed_rank_is_named_at_once) {
     struct ranks_run r = {.body = "fall", .n = 2 + (uint32_t)_i % 3, .limit = NEVER_SECONDS};
     r.seed = (uint32_t)_i;
@@ -180,6 +184,8 @@ START_TEST(a_killed_rank_is_named_at_once) {
 }
 END_TEST
 
+/* K3 of control.h: a rank that is silent is lost as well. C2 of comm.h: nobody waits longer than
+ * the limit. */
 START_TEST(a_stopped_rank_is_named_within_the_limit) {
     struct ranks_run r = {.body = "fall", .n = 3, .limit = 3, .seed = (uint32_t)_i};
     r.signal = SIGSTOP;
@@ -256,6 +262,7 @@ static void suspend_all(uint32_t n) {
     atomic_store(&ranks->gate, 100);
 }
 
+/* K4 of control.h: each rank is silent for more than the limit, and is stopped itself meanwhile. */
 START_TEST(a_suspended_job_resumes) {
     ranks_init();
     pid_t helper = fork();
@@ -331,6 +338,8 @@ static _Noreturn void visit_rank_0(void) {
     _exit(0);
 }
 
+/* C4 of comm.h: none of them gives the token. K1 of control.h: a message that is too long ends the
+ * connection; K2 of control.h: so does silence. */
 START_TEST(strangers_are_turned_away) {
     int visited;
     ranks_init();
@@ -413,6 +422,7 @@ static int early_body(const struct pl_world *w) {
     return status;
 }
 
+/* N4 of launch.h: the launcher tells rank 0. */
 START_TEST(a_rank_that_ended_is_not_waited_for) {
     uint64_t before = ranks_now_ns();
     const struct ranks_run run = {

@@ -157,6 +157,8 @@ static int blind_body(const struct pl_world *w) {
     return traffic_body(w);
 }
 
+/* W1 of mpi_near.h: a sender that did not know it would wait to be read. W2 of mpi_near.h: what is
+ * forbidden is found out by trying. */
 START_TEST(ranks_that_may_not_read_get_every_byte) {
     struct ranks_run r = {.body = "blind", .n = 3, .limit = 20, .mpi = true};
     int status = ranks_run(&r);
@@ -313,6 +315,7 @@ static int differ_body(const struct pl_world *w) {
     return status;
 }
 
+/* Y2 of mpi_module.h: the errors of the module are told apart. */
 START_TEST(sizes_that_differ_are_refused) {
     struct ranks_run r = {.body = "differ", .n = 2, .limit = 5, .mpi = true};
     r.seed = (uint32_t)_i;

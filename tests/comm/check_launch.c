@@ -177,6 +177,7 @@ static int wait_for_signal(void *arg) {
     return told ? 40 + (told == SIGUSR1) : 9;
 }
 
+/* N2: this holds for a signal that ends a run, and for another one. */
 START_TEST(signals_reach_every_rank) {
     const int number = _i ? SIGUSR1 : SIGTERM;
     pid_t self = getpid(), helper = fork();

@@ -22,6 +22,7 @@ static void make_folders(const char *root, const char *below) {
     ck_assert_int_eq(mkdir(path, 0755), 0);
 }
 
+/* Rule 1 of library.h: the environment is that of the program's own directory. */
 START_TEST(a_wheel_next_to_the_program) {
     char root[SCRATCH_PATH], folder[PATH_MAX], file[PATH_MAX], path[PATH_MAX], small[8];
     scratch_make(root);
@@ -40,6 +41,7 @@ START_TEST(a_wheel_next_to_the_program) {
 }
 END_TEST
 
+/* Rule 2 of library.h: the loader finds the C library by its name alone. */
 START_TEST(other_names_go_to_the_loader) {
     void *libc = pl_library_open("libc.so.6", RTLD_NOW | RTLD_LOCAL);
     ck_assert_ptr_nonnull(libc);

@@ -446,6 +446,8 @@ static void make_other_rows(void) {
     free(rows);
 }
 
+/* N1 of agree.h, and G1 of agreed.h: a rank that left out a call because of its settings would
+ * be told of another call, and not of the setting. */
 START_TEST(ranks_that_were_started_differently_are_refused) {
     make("full", "");
     make_other_rows();
@@ -490,6 +492,7 @@ static void expect_all_ended(const struct crew_outcome *o, unsigned odd, int at)
     }
 }
 
+/* N2 of agree.h: what one rank cannot write no rank has written. */
 START_TEST(a_full_disk_ends_all_and_leaves_the_checkpoint_before) {
     const unsigned odd = disks[_i].odd;
     make("full", textf("sharding: %s\n", disks[_i].sharding));

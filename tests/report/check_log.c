@@ -75,6 +75,7 @@ START_TEST(a_step_is_one_line_with_every_digit) {
 }
 END_TEST
 
+/* L2 of report.h: the line is JSON whatever the numbers are. */
 START_TEST(what_is_not_finite_is_null) {
     static const double values[] = {NAN, INFINITY, -INFINITY};
     for (int i = 0; i < 3; i++) {
@@ -168,6 +169,7 @@ START_TEST(resume_keeps_the_lines_up_to_its_step_only) {
 }
 END_TEST
 
+/* L1 of report.h: all lines before it are there. */
 START_TEST(resume_drops_the_half_line_of_a_crash) {
     write_file(OLD_LOG "{\"event\":\"step\",\"st");
     struct pl_log *log = open_log(2, NULL);
@@ -258,6 +260,7 @@ START_TEST(memory_that_stays_short_is_told) {
 }
 END_TEST
 
+/* L1 of report.h: the half of it is taken back at once. */
 START_TEST(a_line_cut_short_by_a_full_disk_is_written_again_whole) {
     struct pl_log *log = open_log(0, NULL);
     ck_assert_int_eq(pl_log_event(log, "first", json_object(), NULL), PL_ERR_OK);
@@ -300,7 +303,8 @@ START_TEST(a_rewrite_that_fails_keeps_the_old_log) {
 }
 END_TEST
 
-/* _i: the log is a link to a file, or to none; its temporary is one. */
+/* _i: the log is a link to a file, or to none; its temporary is one. L3 of report.h: the file
+ * that the link leads to keeps its text. */
 START_TEST(a_link_in_the_place_of_the_log_is_not_written_through) {
     char mine[64], beside[sizeof path + 4], text[64] = "";
     struct pl_log *log = NULL;

@@ -102,6 +102,7 @@ static int count_of(const char *what) {
     "\"requested_bytes\":2048,\"free_bytes\":1024,\"old_batch_size\":4,\"new_batch_size\":2,"      \
     "\"gradient_accumulation_steps\":2}\n"
 
+/* PG3 of page.h: the points of a short log are all there. */
 START_TEST(curves_are_those_of_the_log) {
     take_text("out", PREFLIGHT STEP(1, 5.8287229627388299) STEP(2, null) EVAL(2, 3.1468811083108302)
                          STEP(3, 2.5) SUMMARY);
@@ -175,6 +176,7 @@ START_TEST(what_a_log_does_not_say_is_null) {
 }
 END_TEST
 
+/* PG4 of page.h: there is neither a receipt nor a timeline. */
 START_TEST(a_run_without_a_step_has_a_page) {
     take_text("out", _i ? PREFLIGHT : "");
     build();
@@ -265,6 +267,7 @@ START_TEST(samples_are_listed_where_there_are_any) {
 }
 END_TEST
 
+/* PG2 of page.h: every text that a run brings tries to be markup. */
 START_TEST(a_name_is_never_markup) {
     file_write(in_dir(dir, "log"),
                "{\"event\":\"step\",\"step\":1,\"loss\":5,\"</script><img src=x>\":1}\n"
@@ -299,6 +302,7 @@ START_TEST(no_two_runs_have_one_label) {
 }
 END_TEST
 
+/* PG1 of page.h: no word that fetches something is in it, and its policy allows none. */
 START_TEST(a_page_names_no_other_file) {
     static const char *const fetches[] = {"src=",     "href=",  "url(",          "@import",
                                           "https://", "fetch(", "XMLHttpRequest"};
@@ -347,6 +351,7 @@ static void write_many(int steps) {
     ck_assert_int_eq(fclose(f), 0);
 }
 
+/* PG3 of page.h: the spike, the least, the gap and both ends of a long one stay. */
 START_TEST(a_long_log_keeps_its_extremes_and_its_figures) {
     write_many(MANY);
     take("out", NULL, NULL);
@@ -413,6 +418,7 @@ static json_t *timeline_of(int n) {
                      "arena_bytes", 9000, "budget_bytes", "job", "weights", 5000, "phases", phase);
 }
 
+/* PG5 of page.h: there are as many runs, points and letters as may be. */
 START_TEST(a_page_is_bounded_whatever_the_runs_are) {
     write_many(3000);
     for (int i = 0; i < PL_PAGE_RUNS_MOST; i++)
@@ -472,6 +478,7 @@ static const struct {
     {"phase", "name", "null"},
 };
 
+/* PT1 of page_timeline.h: each member is checked before the script reads it. */
 START_TEST(a_timeline_of_another_form_is_left_out) {
     json_t *file = timeline_of(10);
     json_t *phase = json_array_get(json_object_get(file, "phases"), 0);

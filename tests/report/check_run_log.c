@@ -37,6 +37,7 @@ static double at(const struct pl_figures *t, const char *name, uint64_t i) {
 #define PREFLIGHT     "{\"event\":\"preflight\",\"verdict\":\"fits\"}\n"
 #define SUMMARY(n)    "{\"event\":\"summary\",\"steps\":" #n "}\n"
 
+/* HI1: the doubles are compared bit for bit, and null is NaN. */
 START_TEST(figures_are_those_of_the_log) {
     read_log(PREFLIGHT STEP(1, 5.8287229627388299) STEP(2, null) EVAL(2, 3.1468811083108302)
                  STEP(3, 2.5) OOM(3) SUMMARY(3));
@@ -62,6 +63,7 @@ START_TEST(samples_of_steps_that_are_written_again_are_dropped) {
 }
 END_TEST
 
+/* HI1: a key that a line lacks is NaN. HI4: numbers and booleans are columns. */
 START_TEST(a_key_that_comes_late_is_a_column_with_a_gap) {
     read_log(
         STEP(1, 3) "{\"event\":\"step\",\"step\":2,\"skipped\":true,\"note\":\"x\",\"loss\":2}\n"
@@ -73,7 +75,8 @@ START_TEST(a_key_that_comes_late_is_a_column_with_a_gap) {
 }
 END_TEST
 
-/* The last line of the file is one that a run has not finished writing. */
+/* The last line of the file is one that a run has not finished writing. HI3: it is passed over,
+ * and so is a line that is no object. */
 START_TEST(a_torn_last_line_is_passed_over) {
     static const char *const torn[] = {"{\"event\":\"step\",\"step\":3,\"loss\":9",
                                        "{\"event\":\"step\",\"step\":3,\"loss\":9}", "{",
@@ -86,6 +89,8 @@ START_TEST(a_torn_last_line_is_passed_over) {
 }
 END_TEST
 
+/* HI2: the later line of a step counts, and no evaluation of the earlier run after it.
+ * Recoveries stay. */
 START_TEST(steps_that_were_written_again_count_once) {
     read_log(PREFLIGHT STEP(1, 5) EVAL(1, 5.5) STEP(2, 4) EVAL(2, 4.5) STEP(3, 3) EVAL(3, 3.5)
                  OOM(3) PREFLIGHT STEP(2, 40) STEP(3, 30));
@@ -113,6 +118,7 @@ START_TEST(evaluations_of_one_step_are_one_row) {
 }
 END_TEST
 
+/* HI4: the keys beyond PL_FIGURES_MOST are left out. */
 START_TEST(there_are_no_more_columns_than_room) {
     struct scratch_text {
         char s[8192];

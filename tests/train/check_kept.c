@@ -320,6 +320,7 @@ END_TEST
 /* 5 TB of weights, which no disk of a test has room for. */
 static const struct tiny vast = {.hidden = 2048, .layers = 200, .ffn = 1 << 20};
 
+/* D1 of disk.h: the checkpoints that may lie there are counted. */
 START_TEST(a_disk_that_is_too_small_is_told_before_the_first_step) {
     static const char told[] = "output_dir may come to need ";
     tiny_make(dir, &vast, "batch_size: 2\npreflight: warn\nmax_steps: 4\noutput_dir: a/b\n");
@@ -342,6 +343,7 @@ START_TEST(a_disk_that_is_too_small_is_told_before_the_first_step) {
 }
 END_TEST
 
+/* D1 of disk.h: the export is one more model. */
 START_TEST(the_merged_export_counts_in_what_a_disk_has_room_for) {
     tiny_make(dir,
               &(struct tiny){

@@ -219,7 +219,9 @@ static void expect_same_settings(const char *a, const char *b) {
     free(y);
 }
 
-/* A card for two samples of the job in several micro-batches, by what estimate-vram says. */
+/* A card for two samples of the job in several micro-batches, by what estimate-vram says.
+ * N1 of anew.h: the settings are those of a run that begins with the smaller micro-batch.
+ * N2 of anew.h: it takes no more than the card has. */
 START_TEST(an_open_job_halves_to_what_fits) {
     make_open(_i);
     const char *level = strstr(open_jobs[_i].more, "gradient_checkpointing")

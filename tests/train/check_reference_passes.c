@@ -33,6 +33,8 @@ static const struct {
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
+/* W1 of reference_passes.h: the rows of the table have more passes before the first step, fewer, or
+ * as many. */
 START_TEST(the_fewer_passes_are_taken) {
     TRAIN(cases[_i].name, "out", cases[_i].more, NULL);
     ck_assert_msg(is_resolved("out", cases[_i].decided), "not `%s`", cases[_i].decided);
@@ -50,6 +52,7 @@ START_TEST(either_way_has_the_same_bits) {
 }
 END_TEST
 
+/* W2 of reference_passes.h: three epochs alone would be `true`. */
 START_TEST(a_run_that_is_resumed_keeps_what_it_began_with) {
     static const char *const more[] = {"max_steps=0", "save_steps=1", NULL};
     TRAIN("dpo-lora", "out", more, "num_epochs=1");

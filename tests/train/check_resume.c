@@ -243,7 +243,8 @@ START_TEST(what_may_change_is_told) {
 }
 END_TEST
 
-/* Every token another one, and every count as it was. */
+/* Every token is another one, and every count is as it was. F2 of record.h: data are compared
+ * byte for byte. */
 START_TEST(other_tokens_of_equal_counts_are_refused) {
     make_lora("");
     TRAIN_WELL("max_steps=4");
@@ -257,6 +258,7 @@ START_TEST(other_tokens_of_equal_counts_are_refused) {
 }
 END_TEST
 
+/* F2 of record.h: the base is known by bytes of its tensors. */
 START_TEST(another_base_of_the_same_shapes_is_refused) {
     tiny_make(dir, &(struct tiny){0}, "batch_size: 2\nmax_steps: 1\n");
     TRAIN_WELL("output_dir=one");
