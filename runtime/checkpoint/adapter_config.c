@@ -155,14 +155,6 @@ static pl_err check_unknown(const struct pl_adapter_config *c, struct pl_diag *d
  * does not belong to the model it names. */
 static const char *const starts[] = {"gaussian", "orthogonal", "eva"};
 
-static pl_err check_start(const struct pl_adapter_config *c, struct pl_diag *d) {
-    const char *start = json_string_value(json_object_get(c->root, "init_lora_weights"));
-    if (!start) return PL_ERR_OK;
-    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
-        if (strcmp(start, starts[i]) == 0) return PL_ERR_OK;
-    return unsupported(c, d, "init_lora_weights is %s, which changes the base model too", start);
-}
-
 static pl_err check_features(const struct pl_adapter_config *c, struct pl_diag *d) {
     const char *type = json_string_value(json_object_get(c->root, "peft_type"));
     const char *bias = json_string_value(json_object_get(c->root, "bias"));
@@ -181,7 +173,11 @@ static pl_err check_features(const struct pl_adapter_config *c, struct pl_diag *
         return unsupported(c, d,
                            "ensure_weight_tying together with modules_to_save is not supported");
     PL_TRY(check_unknown(c, d));
-    return check_start(c, d);
+    const char *start = json_string_value(json_object_get(c->root, "init_lora_weights"));
+    for (size_t i = 0; start && i < sizeof starts / sizeof *starts; i++)
+        if (strcmp(start, starts[i]) == 0) start = NULL;
+    if (!start) return PL_ERR_OK;
+    return unsupported(c, d, "init_lora_weights is %s, which changes the base model too", start);
 }
 
 static pl_err read_numbers(struct pl_adapter_config *c, struct pl_diag *d) {

@@ -101,13 +101,6 @@ static void add_expressions(struct pl_text *text, const struct adapted *a, uint6
         if (pl_row_set_has(mask, r)) add_expression(text, &a->rows[r], layer);
 }
 
-static bool splits_experts(const struct adapted *a) {
-    bool splits = false;
-    for (uint32_t r = 0; r < a->n_rows; r++)
-        splits |= a->rows[r].split && pl_row_set_has(a->p->shape.lora_targets.rows, r);
-    return splits;
-}
-
 /* One expression for all paths. NULL when out of memory. */
 static json_t *target_expression(const struct adapted *a) {
     struct pl_text text = {0};
@@ -136,15 +129,6 @@ static void put_parameter(json_t **list, const struct adapted *a, uint32_t r) {
     }
 }
 
-/* NULL when out of memory. */
-static json_t *parameter_list(const struct adapted *a) {
-    const pl_row_set adapted = a->p->shape.lora_targets.rows & a->parameters;
-    json_t *list = json_array();
-    for (uint32_t r = 0; r < a->n_rows; r++)
-        if (pl_row_set_has(adapted, r)) put_parameter(&list, a, r);
-    return list;
-}
-
 /* The name of a module, or the end of its path where others of that name have no adapter. A name
  * that experts and a dense MLP share stands once. */
 static void put_name(json_t **list, const struct adapted *a, uint32_t r) {
@@ -162,7 +146,10 @@ static void put_name(json_t **list, const struct adapted *a, uint32_t r) {
 
 /* NULL when out of memory. */
 static json_t *target_list(const struct adapted *a) {
-    if (!a->uniform && splits_experts(a)) return target_expression(a);
+    bool splits = false;
+    for (uint32_t r = 0; r < a->n_rows; r++)
+        splits |= a->rows[r].split && pl_row_set_has(a->p->shape.lora_targets.rows, r);
+    if (!a->uniform && splits) return target_expression(a);
     json_t *list = json_array();
     for (uint32_t r = 0; a->uniform && r < a->n_rows; r++)
         if (pl_row_set_has(a->same, r)) put_name(&list, a, r);
@@ -199,11 +186,6 @@ static json_t *whole_list(const struct adapted *a) {
     return list;
 }
 
-/* PEFT declares lora_alpha an int; a fraction is written as it is. */
-static json_t *number(double v) {
-    return v == floor(v) && fabs(v) < 1e15 ? json_integer((json_int_t)v) : json_real(v);
-}
-
 static const char *base_model(const struct pl_job *job) {
     return job->model && *job->model ? job->model : job->model_config;
 }
@@ -220,6 +202,8 @@ static const char fixed_config[] =
 /* NULL when out of memory. */
 static json_t *make_config(const struct pl_program *p, const struct pl_job *job) {
     double alpha = isnan(job->lora_alpha) ? 2.0 * (double)p->shape.lora_r : job->lora_alpha;
+    /* PEFT declares it an int; a fraction is written as it is. */
+    const bool is_whole = alpha == floor(alpha) && fabs(alpha) < 1e15;
     struct adapted a;
     find_adapted(&a, p);
     const struct {
@@ -228,7 +212,7 @@ static json_t *make_config(const struct pl_program *p, const struct pl_job *job)
     } varying[] = {
         {"base_model_name_or_path", base_model(job) ? json_string(base_model(job)) : json_null()},
         {"layers_to_transform", layer_list(&a)},
-        {"lora_alpha", number(alpha)},
+        {"lora_alpha", is_whole ? json_integer((json_int_t)alpha) : json_real(alpha)},
         {"lora_dropout", json_real(p->shape.lora_dropout)},
         {"modules_to_save", whole_list(&a)},
         {"r", json_integer((json_int_t)p->shape.lora_r)},
@@ -238,17 +222,14 @@ static json_t *make_config(const struct pl_program *p, const struct pl_job *job)
     json_t *config = pl_json_load(fixed_config, sizeof fixed_config - 1, 0, NULL);
     for (size_t i = 0; i < sizeof varying / sizeof *varying; i++)
         pl_json_set(&config, varying[i].key, varying[i].value);
-    if (a.parameters & p->shape.lora_targets.rows)
-        pl_json_set(&config, "target_parameters", parameter_list(&a));
+    const pl_row_set parameters = a.parameters & p->shape.lora_targets.rows;
+    if (parameters) {
+        json_t *list = json_array();
+        for (uint32_t r = 0; r < a.n_rows; r++)
+            if (pl_row_set_has(parameters, r)) put_parameter(&list, &a, r);
+        pl_json_set(&config, "target_parameters", list);
+    }
     return config;
-}
-
-static pl_err put_config(struct pl_outbox *o, const struct pl_program *p, const struct pl_job *job,
-                         struct pl_diag *d) {
-    json_t *config = make_config(p, job);
-    pl_err err = pl_json_put(o, PL_ADAPTER_CONFIG, config, d);
-    json_decref(config);
-    return err;
 }
 
 pl_err pl_adapter_join(const struct pl_tensor_io *io, struct pl_outbox *o, struct pl_diag *d) {
@@ -264,7 +245,10 @@ pl_err pl_adapter_put(const struct pl_tensor_io *io, struct pl_outbox *o, const 
                       const struct pl_companions *companions, struct pl_diag *d) {
     const struct pl_window_source source = pl_window_source_device(io);
     PL_TRY(pl_adapter_join(io, o, d));
-    PL_TRY(put_config(o, io->program, job, d));
+    json_t *config = make_config(io->program, job);
+    const pl_err err = pl_json_put(o, PL_ADAPTER_CONFIG, config, d);
+    json_decref(config);
+    if (err != PL_ERR_OK) return err;
     return pl_companions_put(o, companions, source.buffer, source.buffer_bytes, d);
 }
 
@@ -300,15 +284,6 @@ static pl_err check_targets(const struct pl_adapter_config *c, const struct pl_p
         c, d, "target_modules are %s, lora_target_modules of this run %s", have, want);
 }
 
-/* Another scale would make another model of the same matrices. */
-static pl_err check_scale(const struct pl_adapter_config *c, const struct pl_program *p,
-                          struct pl_diag *d) {
-    if (fabs(c->scale - p->shape.lora_scale) <= 1e-9 * fabs(c->scale)) return PL_ERR_OK;
-    return pl_adapter_config_refuse(
-        c, d, "lora_alpha %g%s makes a scale of %.9g, this run's is %.9g", c->alpha,
-        c->use_rslora ? " with use_rslora" : "", c->scale, p->shape.lora_scale);
-}
-
 static pl_err check_config(const struct pl_adapter_config *c, const struct pl_program *p,
                            struct pl_diag *d) {
     if (c->r != p->shape.lora_r)
@@ -316,7 +291,11 @@ static pl_err check_config(const struct pl_adapter_config *c, const struct pl_pr
                                         (unsigned long long)c->r,
                                         (unsigned long long)p->shape.lora_r);
     PL_TRY(check_targets(c, p, d));
-    return check_scale(c, p, d);
+    /* Another scale would make another model of the same matrices. */
+    if (fabs(c->scale - p->shape.lora_scale) <= 1e-9 * fabs(c->scale)) return PL_ERR_OK;
+    return pl_adapter_config_refuse(
+        c, d, "lora_alpha %g%s makes a scale of %.9g, this run's is %.9g", c->alpha,
+        c->use_rslora ? " with use_rslora" : "", c->scale, p->shape.lora_scale);
 }
 
 static pl_err add_base_copy(struct pl_windows *w, const struct pl_weight_files *f,

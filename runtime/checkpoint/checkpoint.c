@@ -70,15 +70,11 @@ pl_err pl_checkpoint_begin(struct pl_checkpoint *c, const char *output_dir, uint
     return err;
 }
 
-/* Adds the windows of all that a resumed run needs besides the optimizer states. */
-static pl_err add_trained(struct pl_windows *w, const struct pl_program *p, struct pl_diag *d) {
-    return pl_mode_adapts(p->shape.mode) ? pl_windows_add_adapter(w, p, d)
-                                         : pl_windows_add_model(w, p, d);
-}
-
+/* Adds the windows of all that a resumed run needs: the optimizer states are apart. */
 static pl_err add_all(struct pl_windows *trained, struct pl_windows *states,
                       const struct pl_program *p, struct pl_diag *d) {
-    PL_TRY(add_trained(trained, p, d));
+    PL_TRY(pl_mode_adapts(p->shape.mode) ? pl_windows_add_adapter(trained, p, d)
+                                         : pl_windows_add_model(trained, p, d));
     return pl_windows_add_states(states, trained, p, d);
 }
 
@@ -118,18 +114,14 @@ pl_err pl_checkpoint_write_state(struct pl_checkpoint *c, const struct pl_tensor
     return pl_outbox_commit(&c->outbox, d);
 }
 
-static pl_err put_trained(const struct pl_tensor_io *io, struct pl_outbox *o, uint64_t shard_bytes,
-                          struct pl_diag *d) {
-    return pl_mode_adapts(io->program->shape.mode) ? pl_adapter_join(io, o, d)
-                                                   : pl_model_join(io, o, shard_bytes, d);
-}
-
 pl_err pl_checkpoint_join(const struct pl_tensor_io *io, const char *output_dir, uint64_t step,
                           uint64_t shard_bytes, struct pl_diag *d) {
     struct pl_outbox o = {0};
     char *path = temporary_path(output_dir, step);
     pl_err err = path ? pl_outbox_init(&o, path, d) : pl_host_oom(d, "a path");
-    if (err == PL_ERR_OK) err = put_trained(io, &o, shard_bytes, d);
+    if (err == PL_ERR_OK)
+        err = pl_mode_adapts(io->program->shape.mode) ? pl_adapter_join(io, &o, d)
+                                                      : pl_model_join(io, &o, shard_bytes, d);
     if (err == PL_ERR_OK) err = put_states(io, &o, d);
     pl_outbox_finish(&o);
     free(path);
@@ -417,17 +409,13 @@ struct newest {
     struct pl_run_state state;
 };
 
-static void take_newest(struct newest *n, char *path, const struct pl_run_state *s) {
-    free(n->path);
-    free(n->rival);
-    *n = (struct newest){.path = path, .state = *s};
-}
-
 /* Runs that started over count up, so a lesser step may be the newer one. Takes `path`. Called with
  * the latest step first. */
 static void consider(struct newest *n, char *path, const struct pl_run_state *s) {
     if (!n->path || s->run_number > n->state.run_number) {
-        take_newest(n, path, s);
+        free(n->path);
+        free(n->rival);
+        *n = (struct newest){.path = path, .state = *s};
     } else if (s->run_number == n->state.run_number && !n->rival &&
                strcmp(s->run_id, n->state.run_id) != 0) {
         n->rival = path;

@@ -111,20 +111,16 @@ static pl_err find_tokenizer(const struct pl_companions *c, size_t *out, struct 
     return PL_ERR_OK;
 }
 
-/* The text that stands in place of a file; NULL: the file is copied. */
-static const char *text_of(const struct pl_companions *c, const char *name) {
-    if (strcmp(name, TEMPLATE_FILE) == 0) return c->chat_template;
-    return strcmp(name, TOKENIZER_CONFIG_FILE) == 0 ? c->tokenizer_config : NULL;
-}
-
 pl_err pl_companions_put(struct pl_outbox *o, const struct pl_companions *c, void *buffer,
                          uint64_t bytes, struct pl_diag *d) {
     size_t of;
     if (!c) return PL_ERR_OK;
     PL_TRY(find_tokenizer(c, &of, d));
     for (size_t i = 0; i < N_FILES; i++) {
-        const char *name = files[i].name, *text = text_of(c, name);
+        const char *name = files[i].name, *text = NULL; /* NULL: the file is copied */
         const bool template = strcmp(name, TEMPLATE_FILE) == 0;
+        if (template) text = c->chat_template;
+        if (strcmp(name, TOKENIZER_CONFIG_FILE) == 0) text = c->tokenizer_config;
         const bool of_one = files[i].of_tokenizer && !template && of < 2;
         bool there = text != NULL || (c->tokenizer_config && template);
         if (text) PL_TRY(pl_outbox_put(o, name, text, strlen(text), d));

@@ -40,11 +40,6 @@ static pl_err write_error(struct pl_diag *d, const char *verb, const char *path)
                       verb, path, strerror(errno));
 }
 
-static pl_err fd_sync(int fd, const char *path, struct pl_diag *d) {
-    if (fault_strikes() || fsync(fd) != 0) return write_error(d, "sync", path);
-    return PL_ERR_OK;
-}
-
 /* The descriptor is gone whatever close says (Linux), so it is never closed twice. */
 static pl_err fd_close(int fd, const char *path, struct pl_diag *d) {
     bool struck = fault_strikes();
@@ -121,15 +116,9 @@ pl_err pl_outbox_write(struct pl_outbox *o, const void *data, uint64_t bytes, st
     return PL_ERR_OK;
 }
 
-/* The file that was just closed. */
-static pl_err list_file(const struct pl_outbox *o, struct pl_diag *d) {
-    const uint32_t last = o->n - 1;
-    if (!o->manifest) return PL_ERR_OK;
-    return pl_manifest_add(o->manifest, o->names[last], &o->marks[last], d);
-}
-
 static pl_err sync_and_close(struct pl_outbox *o, struct pl_diag *d) {
-    pl_err err = fd_sync(o->fd, o->open_path, d);
+    pl_err err =
+        fault_strikes() || fsync(o->fd) != 0 ? write_error(d, "sync", o->open_path) : PL_ERR_OK;
     pl_err closed = fd_close(o->fd, o->open_path, d);
     o->fd = -1;
     free(o->open_path);
@@ -140,7 +129,8 @@ static pl_err sync_and_close(struct pl_outbox *o, struct pl_diag *d) {
 pl_err pl_outbox_close(struct pl_outbox *o, struct pl_diag *d) {
     o->marks[o->n - 1] = (struct pl_file_digest){o->digest.bytes, pl_digest_value(&o->digest)};
     PL_TRY(sync_and_close(o, d));
-    return list_file(o, d);
+    if (!o->manifest) return PL_ERR_OK;
+    return pl_manifest_add(o->manifest, o->names[o->n - 1], &o->marks[o->n - 1], d);
 }
 
 pl_err pl_outbox_put(struct pl_outbox *o, const char *name, const void *data, uint64_t bytes,
@@ -218,14 +208,6 @@ pl_err pl_outbox_close_shared(struct pl_outbox *o, struct pl_diag *d) {
 
 /* --- names and the end ------------------------------------------------------------------------ */
 
-static pl_err give_name(const struct pl_outbox *o, const char *name, struct pl_diag *d) {
-    char *from = temporary_path(o, name), *to = pl_path_join(o->dir, name);
-    pl_err err = from && to ? pl_path_rename(from, to, d) : pl_host_oom(d, "a path");
-    free(from);
-    free(to);
-    return err;
-}
-
 bool pl_outbox_has(const struct pl_outbox *o, const char *name) {
     for (uint32_t i = 0; i < o->n; i++)
         if (strcmp(o->names[i], name) == 0) return true;
@@ -233,8 +215,14 @@ bool pl_outbox_has(const struct pl_outbox *o, const char *name) {
 }
 
 pl_err pl_outbox_commit(struct pl_outbox *o, struct pl_diag *d) {
-    for (; o->n_named < o->n; o->n_named++)
-        PL_TRY(give_name(o, o->names[o->n_named], d));
+    for (; o->n_named < o->n; o->n_named++) {
+        const char *name = o->names[o->n_named];
+        char *from = temporary_path(o, name), *to = pl_path_join(o->dir, name);
+        const pl_err err = from && to ? pl_path_rename(from, to, d) : pl_host_oom(d, "a path");
+        free(from);
+        free(to);
+        if (err != PL_ERR_OK) return err;
+    }
     return pl_dir_sync(o->dir, d);
 }
 

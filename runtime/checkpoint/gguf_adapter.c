@@ -92,12 +92,6 @@ struct export {
     enum pl_dtype dtype;
 };
 
-/* Matrices are listed layer by layer, so the layer stands in the window's name alone. */
-static uint64_t layer_of(const struct pl_window *w) {
-    const char *at = strstr(w->name, "layers.");
-    return at ? strtoull(at + strlen("layers."), NULL, 10) : 0;
-}
-
 /* `name`: of what GGUF has no name for. A tied head has none of its own: llama.cpp multiplies by
  * token_embd there, and an adapter of it would change the embedding as well. */
 static pl_err refuse_name(const char *name, bool shared, struct pl_diag *d) {
@@ -119,7 +113,10 @@ static pl_err name_tensors(struct export *x, struct pl_diag *d) {
         char name[PL_GGUF_MODULE];
         const struct pl_param_row *row = &x->rows[item->row];
         const bool shared = x->model->tied && row->slot == PL_SLOT_HEAD; /* with token_embd */
-        if (shared || !pl_gguf_module_name(row, layer_of(item), name))
+        /* Matrices are listed layer by layer, so the layer stands in the window's name alone. */
+        const char *at = strstr(item->name, "layers.");
+        const uint64_t layer = at ? strtoull(at + strlen("layers."), NULL, 10) : 0;
+        if (shared || !pl_gguf_module_name(row, layer, name))
             return refuse_name(item->name, shared, d);
         snprintf(x->tensors[i].name, sizeof x->tensors[i].name, "%s.weight.lora_%c", name,
                  i % 2 ? 'b' : 'a');

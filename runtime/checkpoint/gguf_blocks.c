@@ -9,14 +9,8 @@ static float half(const unsigned char *p) {
     return pl_half_widen((uint16_t)(p[0] | p[1] << 8));
 }
 
-static float single(const unsigned char *p) {
-    float v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
 static void decode_f32(const unsigned char *b, float *out) {
-    *out = single(b);
+    memcpy(out, b, sizeof *out);
 }
 
 static void decode_f16(const unsigned char *b, float *out) {

@@ -43,11 +43,6 @@ static const struct {
 };
 #define N_WHOLE (sizeof whole_names / sizeof *whole_names)
 
-static bool is_for(size_t row, const char *architecture) {
-    return !layer_parts[row].architecture ||
-           strcmp(layer_parts[row].architecture, architecture) == 0;
-}
-
 /* "blk.3.attn_q.weight" */
 static bool name_in_layer(const char *architecture, const char *name, char out[128],
                           enum pl_gguf_change *change) {
@@ -58,7 +53,8 @@ static bool name_in_layer(const char *architecture, const char *name, char out[1
     if (end == name + 4 || *end != '.' || dot <= end) return false;
     const size_t n = (size_t)(dot - end - 1);
     for (size_t i = 0; i < N_PARTS; i++) {
-        if (!is_for(i, architecture) || strlen(layer_parts[i].gguf) != n ||
+        const char *only = layer_parts[i].architecture;
+        if ((only && strcmp(only, architecture) != 0) || strlen(layer_parts[i].gguf) != n ||
             memcmp(layer_parts[i].gguf, end + 1, n) != 0)
             continue;
         *change = layer_parts[i].change;

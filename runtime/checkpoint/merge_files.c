@@ -99,11 +99,6 @@ static pl_err add_tensors(struct pl_merge_files *f, const struct pl_model *m,
     return PL_ERR_OK;
 }
 
-/* A head of its own is one of the weights only where the merge unties it. */
-static bool is_of_files(const struct pl_merge_files *f, const struct pl_param_row *row) {
-    return !row->module_only || (f->unties && row->slot == PL_SLOT_HEAD);
-}
-
 static pl_err list_tensors(struct pl_merge_files *f, const struct pl_model *m, struct pl_diag *d) {
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
     uint64_t most = 0;
@@ -115,7 +110,9 @@ static pl_err list_tensors(struct pl_merge_files *f, const struct pl_model *m, s
     if (!f->adapter_of || !f->whole_of) return pl_host_oom(d, "the list of tensors");
     for (uint64_t layer = 0; layer < m->layers; layer++)
         for (uint32_t r = 0; r < f->n_rows; r++)
-            if ((rows[r].per_layer || layer == 0) && is_of_files(f, &rows[r]) &&
+            if ((rows[r].per_layer || layer == 0) &&
+                /* A head of its own is one of the weights only where the merge unties it. */
+                (!rows[r].module_only || (f->unties && rows[r].slot == PL_SLOT_HEAD)) &&
                 pl_model_row_in(m, &rows[r], layer))
                 PL_TRY(add_tensors(f, m, rows, r, layer, d));
     f->pairs = f->matrices.n;

@@ -220,13 +220,6 @@ bool pl_model_is_leftover(const char *name, const void *outbox) {
            pl_companions_is_leftover(file, outbox);
 }
 
-static pl_err put_texts(struct pl_outbox *o, const char *config_json,
-                        const struct pl_companions *companions,
-                        const struct pl_window_source *source, struct pl_diag *d) {
-    PL_TRY(pl_outbox_put(o, CONFIG_FILE, config_json, strlen(config_json), d));
-    return pl_companions_put(o, companions, source->buffer, source->buffer_bytes, d);
-}
-
 static pl_err put_model(struct pl_outbox *o, const struct pl_windows *w,
                         const struct pl_window_source *source, const char *config_json,
                         const struct pl_companions *companions, uint64_t shard_bytes,
@@ -236,7 +229,9 @@ static pl_err put_model(struct pl_outbox *o, const struct pl_windows *w,
     if (err == PL_ERR_OK) err = put_shards(o, w, &s, source, d);
     if (err == PL_ERR_OK && s.n > 1) err = put_index(o, w, &s, d);
     free(s.first);
-    return err == PL_ERR_OK ? put_texts(o, config_json, companions, source, d) : err;
+    if (err != PL_ERR_OK) return err;
+    PL_TRY(pl_outbox_put(o, CONFIG_FILE, config_json, strlen(config_json), d));
+    return pl_companions_put(o, companions, source->buffer, source->buffer_bytes, d);
 }
 
 pl_err pl_model_write(const struct pl_windows *w, const struct pl_window_source *source,

@@ -54,14 +54,6 @@ static size_t stem_of(const struct pl_st_entry *e) {
     return is ? n - end : 0;
 }
 
-static uint64_t count_codes(const struct pl_st_file *files, uint32_t n) {
-    uint64_t count = 0;
-    for (uint32_t i = 0; i < n; i++)
-        for (uint64_t k = 0; k < files[i].n; k++)
-            count += stem_of(&files[i].entries[k]) > 0;
-    return count;
-}
-
 /* Returns a tensor of any of the files, and its file; NULL where there is none. */
 static const struct pl_st_entry *find(const struct taking *t, const char *name,
                                       const struct pl_st_file **file) {
@@ -77,11 +69,6 @@ static pl_err refuse(const struct taking *t, const struct pl_st_file *f, const c
                      const char *why) {
     return pl_diag_at(t->d, PL_ERR_CHECKPOINT_FORMAT, f->path, 0, 0, "%s: tensor `%s` %s", f->path,
                       name, why);
-}
-
-static bool are_scales_of(const struct pl_st_entry *scales, const struct pl_st_entry *blocks) {
-    return scales->dtype == PL_DTYPE_U8 && scales->rank == 3 &&
-           memcmp(scales->dims, blocks->dims, 3 * sizeof *scales->dims) == 0;
 }
 
 /* The list keeps the entry until all codes are found. */
@@ -101,7 +88,8 @@ static pl_err add_values(struct taking *t, const struct pl_st_file *file,
     memcpy(name + stem, SCALES, sizeof SCALES);
     const struct pl_st_entry *scales = find(t, name, &other);
     if (!scales) return refuse(t, file, blocks->name, "has no scales next to it");
-    if (!are_scales_of(scales, blocks))
+    if (scales->dtype != PL_DTYPE_U8 || scales->rank != 3 ||
+        memcmp(scales->dims, blocks->dims, 3 * sizeof *scales->dims) != 0)
         return refuse(t, other, name, "has another type or shape than the codes that it scales");
     name[stem] = 0;
     if (find(t, name, &other)) return refuse(t, other, name, "is there as codes, too");
@@ -174,19 +162,6 @@ static void drop_taken(struct taking *t) {
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-static pl_err make_room(struct codes *c, const struct source *s, struct pl_diag *d) {
-    const uint64_t rows = pl_u64_min(s->rows, TILE);
-    unsigned char *raw = pl_realloc(c->raw, rows * (s->cols / 2 + s->cols / BLOCK));
-    if (raw) c->raw = raw;
-    return raw ? PL_ERR_OK : pl_host_oom(d, "the experts of a layer");
-}
-
-static pl_err make_room_for_values(struct codes *c, const struct source *s, struct pl_diag *d) {
-    uint16_t *values = pl_realloc(c->values, s->rows * s->cols * sizeof *values);
-    if (values) c->values = values;
-    return values ? PL_ERR_OK : pl_host_oom(d, "the experts of a layer");
-}
-
 /* The values of a block; the decoder of GGUF takes codes in another order. */
 static void decode(const unsigned char *codes, unsigned char scale, uint16_t out[BLOCK]) {
     unsigned char block[1 + BLOCK_BYTES] = {scale};
@@ -232,14 +207,6 @@ static void turn_codes(const struct codes *c, const struct source *s, uint64_t f
             turned[b * s->rows + first + r] = scales[r * blocks + b];
 }
 
-static pl_err check_scales(const struct pl_st_file *f, const struct pl_st_entry *e,
-                           const unsigned char *scales, uint64_t n, struct pl_diag *d) {
-    if (!n || !memchr(scales, NO_NUMBER, n)) return PL_ERR_OK;
-    return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, f->path, 0, 0,
-                      "%s: tensor `%s`: a scale of its codes is %d, which is no number", f->path,
-                      e->name, NO_NUMBER);
-}
-
 /* The rows of an expert, some at a time: each lot lies in `raw` when it is turned. */
 static pl_err
 read_rows(struct codes *c, const struct pl_st_file *f, const struct pl_st_entry *e, uint64_t expert,
@@ -247,14 +214,19 @@ read_rows(struct codes *c, const struct pl_st_file *f, const struct pl_st_entry 
           struct pl_diag *d) {
     const struct source *s = &c->sources[e->source];
     const uint64_t codes = s->cols / 2, scales = s->cols / BLOCK; /* bytes of a row */
-    PL_TRY(make_room(c, s, d));
+    unsigned char *raw = pl_realloc(c->raw, pl_u64_min(s->rows, TILE) * (codes + scales));
+    if (!raw) return pl_host_oom(d, "the experts of a layer");
+    c->raw = raw;
     for (uint64_t row = 0, n; row < s->rows; row += n) {
         const uint64_t at = expert * s->rows + row;
         n = pl_u64_min(s->rows - row, TILE);
         PL_TRY(pl_st_read(s->blocks.file, &s->blocks.entry, at * codes, c->raw, n * codes, d));
         PL_TRY(pl_st_read(s->scales.file, &s->scales.entry, at * scales, c->raw + n * codes,
                           n * scales, d));
-        PL_TRY(check_scales(f, e, c->raw + n * codes, n * scales, d));
+        if (scales && memchr(raw + n * codes, NO_NUMBER, n * scales))
+            return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, f->path, 0, 0,
+                              "%s: tensor `%s`: a scale of its codes is %d, which is no number",
+                              f->path, e->name, NO_NUMBER);
         take(c, s, row, n);
     }
     return PL_ERR_OK;
@@ -265,7 +237,9 @@ static pl_err read_expert(struct codes *c, const struct pl_st_file *f, const str
     const struct source *s = &c->sources[e->source];
     if (c->of == s && c->expert == expert) return PL_ERR_OK;
     c->of = NULL;
-    PL_TRY(make_room_for_values(c, s, d));
+    uint16_t *values = pl_realloc(c->values, s->rows * s->cols * sizeof *values);
+    if (!values) return pl_host_oom(d, "the experts of a layer");
+    c->values = values;
     PL_TRY(read_rows(c, f, e, expert, turn, d));
     c->of = s;
     c->expert = expert;
@@ -333,7 +307,10 @@ static pl_err take_all(struct taking *t, uint64_t count) {
 
 pl_err pl_mxfp4_weights_take(struct pl_st_file *files, uint32_t n, struct pl_st_file *out,
                              bool *any, struct pl_diag *d) {
-    const uint64_t count = count_codes(files, n);
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < n; i++)
+        for (uint64_t k = 0; k < files[i].n; k++)
+            count += stem_of(&files[i].entries[k]) > 0;
     *any = count > 0;
     if (!*any) return PL_ERR_OK;
     struct taking t = {files, out, n, pl_calloc(1, sizeof *t.codes), d};

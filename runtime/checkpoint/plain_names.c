@@ -102,15 +102,6 @@ static int by_name(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
-static pl_err refuse_twice(const struct pl_plain_name *x, const struct pl_plain_name *y,
-                           struct pl_diag *d) {
-    pl_err err = pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, x->file->path, 0, 0,
-                            "%s: `%s` and `%s` are both the tensor `%s`", x->file->path,
-                            x->entry->name, y->entry->name, x->name);
-    pl_diag_hint(d, "keep one of the two in the file");
-    return err;
-}
-
 /* The base under the names that PEFT gives it, and the modules that were trained whole. */
 static pl_err check_merged(const struct pl_weight_files *f, struct pl_diag *d) {
     const struct pl_plain_name *base = NULL;
@@ -159,9 +150,15 @@ pl_err pl_plain_names_make(struct pl_weight_files *f, struct pl_diag *d) {
     for (uint32_t i = 0; i < f->n; i++)
         PL_TRY(add_names(f, &f->files[i], d));
     qsort(f->plain, f->n_plain, sizeof *f->plain, by_name);
-    for (uint64_t i = 1; i < f->n_plain; i++)
-        if (by_name(&f->plain[i - 1], &f->plain[i]) == 0)
-            return refuse_twice(&f->plain[i - 1], &f->plain[i], d);
+    for (uint64_t i = 1; i < f->n_plain; i++) {
+        const struct pl_plain_name *x = &f->plain[i - 1], *y = &f->plain[i];
+        if (by_name(x, y) != 0) continue;
+        pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, x->file->path, 0, 0,
+                   "%s: `%s` and `%s` are both the tensor `%s`", x->file->path, x->entry->name,
+                   y->entry->name, x->name);
+        pl_diag_hint(d, "keep one of the two in the file");
+        return PL_ERR_CHECKPOINT_FORMAT;
+    }
     return f->of_adapter ? PL_ERR_OK : check_merged(f, d);
 }
 

@@ -36,13 +36,9 @@ struct work {
 
 /* ---- staging ---- */
 
-static uint64_t aligned(uint64_t bytes) {
-    return pl_u64_round_up(bytes, 64);
-}
-
 static void *take(char **at, uint64_t bytes) {
     void *p = *at;
-    *at += aligned(bytes);
+    *at += pl_u64_round_up(bytes, 64);
     return p;
 }
 

@@ -93,16 +93,6 @@ static char *digest_text(char *text, uint64_t bytes, char *digits, char out[PL_D
     return pl_digest_text(pl_digest_value(&h), out);
 }
 
-/* Under the names of transformers, for those who look for them there. *root becomes NULL without
- * memory. */
-static void set_best(json_t **root, const struct pl_run_state *s) {
-    double value;
-    memcpy(&value, &s->best_saved, sizeof value);
-    if (!s->best_step) return;
-    pl_json_set(root, "best_metric", json_real(value));
-    pl_json_set(root, "best_global_step", json_integer((json_int_t)s->best_step));
-}
-
 static json_t *make_record(const struct pl_run_state *s, json_t *job, json_t *files) {
     json_t *root = pl_json_load(fixed_state, sizeof fixed_state - 1, 0, NULL),
            *ours = make_counters(s);
@@ -118,7 +108,12 @@ static json_t *make_record(const struct pl_run_state *s, json_t *job, json_t *fi
     whole = json_object_set_new(root, "global_step", json_integer((json_int_t)s->step)) == 0 &&
             json_object_set_new(root, "train_batch_size", json_integer(s->batch_size)) == 0 &&
             whole;
-    set_best(&root, s);
+    if (s->best_step) { /* under the names of transformers, for those who look for them there */
+        double value;
+        memcpy(&value, &s->best_saved, sizeof value);
+        pl_json_set(&root, "best_metric", json_real(value));
+        pl_json_set(&root, "best_global_step", json_integer((json_int_t)s->best_step));
+    }
     if (whole) return root;
     json_decref(root);
     return NULL;

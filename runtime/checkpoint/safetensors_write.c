@@ -4,21 +4,11 @@
 
 #include <string.h>
 
-static void store_le64(char *b, uint64_t v) {
-    for (int i = 0; i < 8; i++)
-        b[i] = (char)(unsigned char)(v >> 8 * i);
-}
-
-static bool item_bytes(const struct pl_st_item *item, uint64_t *out) {
-    *out = pl_dtype_bytes(item->dtype);
-    for (uint32_t i = 0; i < item->rank; i++)
-        if (!pl_u64_mul(*out, item->dims[i], out)) return false;
-    return true;
-}
-
 static bool add_item(struct pl_text *out, const struct pl_st_item *item, uint64_t *offset) {
-    uint64_t bytes, end;
-    if (!item_bytes(item, &bytes) || !pl_u64_add(*offset, bytes, &end)) return false;
+    uint64_t bytes = pl_dtype_bytes(item->dtype), end;
+    for (uint32_t i = 0; i < item->rank; i++)
+        if (!pl_u64_mul(bytes, item->dims[i], &bytes)) return false;
+    if (!pl_u64_add(*offset, bytes, &end)) return false;
     pl_text_addf(out, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", item->name,
                  pl_dtype_file_name(item->dtype));
     for (uint32_t i = 0; i < item->rank; i++)
@@ -46,6 +36,7 @@ pl_err pl_st_header(const struct pl_st_item *items, uint64_t n, struct pl_text *
     if (out->len - sizeof word > PL_ST_MAX_HEADER)
         return pl_diag_set(d, PL_ERR_CHECKPOINT_FORMAT, "%llu tensors are too many for one file",
                            (unsigned long long)n);
-    store_le64(out->data, out->len - sizeof word);
+    for (int i = 0; i < 8; i++) /* little-endian */
+        out->data[i] = (char)(unsigned char)((uint64_t)(out->len - sizeof word) >> 8 * i);
     return PL_ERR_OK;
 }

@@ -39,12 +39,6 @@ struct journal {
     uint32_t n;
 };
 
-static void journal_finish(struct journal *j) {
-    free(j->entries);
-    free(j->text);
-    *j = (struct journal){0};
-}
-
 static uint64_t digest_of(const char *text, size_t n) {
     struct pl_digest h;
     pl_digest_init(&h, 0);
@@ -231,7 +225,8 @@ static pl_err finish_save(const char *dir, const char *path, bool trusted, struc
     if (err == PL_ERR_OK) err = take_census(&j, dir, trusted, &c, d);
     if (err == PL_ERR_OK && c.lost && c.named) err = lost_file(dir, c.lost, d); /* S4 */
     if (err == PL_ERR_OK && !c.lost) err = do_entries(&j, dir, d);
-    journal_finish(&j);
+    free(j.entries);
+    free(j.text);
     if (err == PL_ERR_OK) err = pl_path_unlink(path, d);
     return err == PL_ERR_OK ? pl_dir_sync(dir, d) : err;
 }
@@ -335,10 +330,6 @@ static pl_err check_target(const char *dir, const char *name, struct pl_diag *d)
     return err;
 }
 
-static bool is_directory(const char *dir, const char *name) {
-    return check_target(dir, name, NULL) != PL_ERR_OK;
-}
-
 static pl_err list_drops(const struct pl_outbox *o,
                          bool (*unwanted)(const char *name, const void *ctx), const void *ctx,
                          struct pl_text *out, struct pl_diag *d) {
@@ -348,7 +339,8 @@ static pl_err list_drops(const struct pl_outbox *o,
                           "cannot list %s: %s", o->dir, strerror(errno));
     errno = 0;
     for (const struct dirent *e; (e = readdir(dir)); errno = 0)
-        if (unwanted(e->d_name, ctx) && is_plain(e->d_name) && !is_directory(o->dir, e->d_name))
+        if (unwanted(e->d_name, ctx) && is_plain(e->d_name) &&
+            check_target(o->dir, e->d_name, NULL) == PL_ERR_OK)
             pl_text_addf(out, "drop %s\n", e->d_name);
     pl_err err = PL_ERR_OK;
     if (errno)

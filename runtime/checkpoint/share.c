@@ -102,19 +102,17 @@ struct vote {
 };
 _Static_assert(sizeof(struct vote) == PL_AGREE_MOST, "what an agreement carries");
 
-/* The end of a sentence that is too long: it holds the name of the file and the cause. */
-static void tell_why(struct vote *v, const char *message) {
-    const size_t n = strlen(message), most = sizeof v->why - 1;
-    snprintf(v->why, sizeof v->why, "%s", message + (n > most ? n - most : 0));
-}
-
 /* H4. mine, own: how this rank did, and why it has failed. all: of every rank, where none has. The
  * loss of a rank is told before a failure: rank 0 may have heard of it first, and removed what
  * could not be opened. */
 static pl_err agree(const struct shared_file *f, pl_err mine, const struct pl_diag *own,
                     struct vote all[PL_RANKS_MAX], struct pl_diag *d) {
     struct vote vote = {.err = mine, .n_pieces = f->outbox->n_pieces, .id = f->id};
-    if (mine != PL_ERR_OK) tell_why(&vote, own->message);
+    if (mine != PL_ERR_OK) {
+        /* The end of a sentence that is too long: it holds the name of the file and the cause. */
+        const size_t n = strlen(own->message), most = sizeof vote.why - 1;
+        snprintf(vote.why, sizeof vote.why, "%s", own->message + (n > most ? n - most : 0));
+    }
     PL_TRY(pl_comm_agree(f->io->comm, &vote, sizeof vote, all, d));
     if (mine != PL_ERR_OK)
         return pl_diag_at(d, mine, own->file, own->line, own->column, "%s", own->message);
@@ -178,7 +176,7 @@ static pl_err gather_and_list(const struct shared_file *f, const struct vote all
 
 /* --- a file ----------------------------------------------------------------------------------- */
 
-static pl_err make(struct shared_file *f, struct pl_diag *d) {
+static pl_err make_file(struct shared_file *f, struct pl_diag *d) {
     PL_TRY(pl_windows_header(f->w, f->begin, f->end, &f->header, d));
     f->bytes = f->header.len + tensor_bytes(f->w, f->begin, f->end);
     if (f->io->comm->world.rank != 0) return PL_ERR_OK;
@@ -188,7 +186,7 @@ static pl_err make(struct shared_file *f, struct pl_diag *d) {
 static pl_err share(struct shared_file *f, struct pl_diag *d) {
     struct vote all[PL_RANKS_MAX];
     struct pl_diag own = {0};
-    PL_TRY(agree(f, make(f, &own), &own, all, d));
+    PL_TRY(agree(f, make_file(f, &own), &own, all, d));
     pl_err err = f->io->comm->world.rank == 0
                      ? PL_ERR_OK
                      : pl_outbox_join(f->outbox, f->name, &all[0].id, &own);

@@ -12,12 +12,6 @@
 #define HEAD  "lm_head.weight"
 #define PIECE UINT64_C(65536) /* bytes compared at a time */
 
-static const struct pl_window *find_embedding(const struct pl_windows *w) {
-    for (uint32_t i = 0; i < w->n; i++)
-        if (strcmp(w->items[i].name, "model.embed_tokens.weight") == 0) return &w->items[i];
-    return NULL;
-}
-
 static pl_err compare(const struct pl_window *a, const struct pl_window *b, bool *same,
                       struct pl_diag *d) {
     uint64_t bytes = a->entry->end - a->entry->begin;
@@ -111,9 +105,11 @@ out:
 
 pl_err pl_windows_check_tied_head(const struct pl_windows *w, const struct pl_weight_files *f,
                                   struct pl_diag *d) {
-    const struct pl_window *embedding = find_embedding(w);
+    const struct pl_window *embedding = NULL;
     struct pl_window head = {.name = HEAD};
     bool same = true;
+    for (uint32_t i = 0; i < w->n && !embedding; i++)
+        if (strcmp(w->items[i].name, "model.embed_tokens.weight") == 0) embedding = &w->items[i];
     if (!embedding || !embedding->entry || !pl_window_find(f, &head)) return PL_ERR_OK;
     PL_TRY(compare(embedding, &head, &same, d));
     if (same) return PL_ERR_OK;

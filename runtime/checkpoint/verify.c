@@ -175,16 +175,14 @@ static bool is_whole(const struct pl_adapter_config *c, const char *name) {
     return false;
 }
 
-/* True for a matrix of all experts of a layer, which has the rank so many times. */
-static bool is_of_parameter(const struct pl_adapter_config *c, const char *name) {
-    return c->choice.parameters.n &&
-           (strstr(name, ".experts.lora_") || strstr(name, ".experts.base_layer.lora_"));
-}
-
 static bool has_rank(const struct pl_adapter_config *c, const struct pl_st_entry *e, bool a) {
     if (e->rank != 2) return false;
     const uint64_t ranks = e->dims[a ? 0 : 1];
-    return is_of_parameter(c, e->name) ? ranks && ranks % c->r == 0 : ranks == c->r;
+    /* A matrix of all experts of a layer has the rank so many times. */
+    const bool of_experts =
+        c->choice.parameters.n &&
+        (strstr(e->name, ".experts.lora_") || strstr(e->name, ".experts.base_layer.lora_"));
+    return of_experts ? ranks && ranks % c->r == 0 : ranks == c->r;
 }
 
 /* The other matrix of the pair: lora_A and lora_B have names of one length. */
@@ -370,13 +368,6 @@ static pl_err verify_one(struct pl_verify *v, const char *dir, struct pl_diag *d
     return PL_ERR_OK;
 }
 
-/* The rest of a removal that was cut off: weights without the files that say what they are. No run
- * starts from it. */
-static bool is_remnant(const char *dir) {
-    return !holds(dir, PL_STATE_FILE, "") && !holds(dir, "config.json", "") &&
-           !holds(dir, "adapter_config.json", "");
-}
-
 /* checkpoint-N of an output_dir. */
 static pl_err verify_inside(struct pl_verify *v, const char *dir, struct pl_diag *d) {
     static const char prefix[] = "checkpoint-";
@@ -389,10 +380,13 @@ static pl_err verify_inside(struct pl_verify *v, const char *dir, struct pl_diag
         if (strncmp(e->d_name, prefix, strlen(prefix)) != 0 || !*digits ||
             digits[strspn(digits, "0123456789")])
             continue;
+        /* Without any of these files it is the rest of a removal that was cut off; no run starts
+         * from it. */
         char *path = pl_path_join(dir, e->d_name);
         if (!path)
             err = pl_host_oom(d, "a path");
-        else if (!is_remnant(path))
+        else if (holds(path, PL_STATE_FILE, "") || holds(path, "config.json", "") ||
+                 holds(path, PL_ADAPTER_CONFIG, ""))
             err = verify_one(v, path, d);
         free(path);
     }

@@ -14,10 +14,6 @@ static pl_err layout_error(const struct pl_program *p, uint32_t id, const char *
     return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "%s does not lie inside tensor %s", name, tensor);
 }
 
-static bool tensor_elements(const struct pl_tensor *t, uint64_t *out) {
-    return pl_u64_mul(t->dims[0], t->dims[1], out) && pl_u64_mul(*out, t->dims[2], out);
-}
-
 pl_err pl_windows_append(struct pl_windows *w, const struct pl_window *item, struct pl_diag *d) {
     if (w->n == w->cap) {
         uint32_t cap = w->cap ? 2 * w->cap : 64;
@@ -64,7 +60,9 @@ static pl_err add_window(struct pl_windows *w, const struct pl_program *p, struc
     const struct pl_tensor *t = &p->tensors[item.tensor];
     uint64_t cols = item.rank == 2 ? item.dims[1] : 1, end, elements;
     if (!pl_u64_mul(row0, cols, &item.first) || !pl_u64_mul(item.dims[0], cols, &item.count) ||
-        !pl_u64_add(item.first, item.count, &end) || !tensor_elements(t, &elements) ||
+        !pl_u64_add(item.first, item.count, &end) ||
+        !pl_u64_mul(t->dims[0], t->dims[1], &elements) ||
+        !pl_u64_mul(elements, t->dims[2], &elements) ||
         (item.quantised ? !fits_codes(p, &item) : end > elements))
         return layout_error(p, item.tensor, item.name, d);
     item.dtype = p->tensors[item.tensor].dtype;
@@ -302,10 +300,6 @@ void pl_window_whole_name(const struct pl_param_row *row, char out[PL_WINDOW_NAM
     snprintf(out, PL_WINDOW_NAME, "base_model.model.%s", row->suffix);
 }
 
-static bool is_whole(const struct pl_program *p, const struct pl_tensor *t) {
-    return t->role == PL_ROLE_WEIGHT && pl_shape_is_whole(&p->shape, p->model, t->slot);
-}
-
 /* Such a slot has one part. */
 static pl_err add_whole(struct pl_windows *w, const struct pl_program *p, uint32_t id,
                         const struct pl_param_row *rows, struct pl_diag *d) {
@@ -324,7 +318,8 @@ pl_err pl_windows_add_adapter(struct pl_windows *w, const struct pl_program *p, 
     uint32_t n_rows = pl_model_modules(p->model, rows);
     for (uint32_t id = 0; id < p->n_tensors; id++) {
         const struct pl_tensor *t = &p->tensors[id];
-        if (is_whole(p, t)) PL_TRY(add_whole(w, p, id, rows, d));
+        if (t->role == PL_ROLE_WEIGHT && pl_shape_is_whole(&p->shape, p->model, t->slot))
+            PL_TRY(add_whole(w, p, id, rows, d));
         if (t->role != PL_ROLE_LORA_A && t->role != PL_ROLE_LORA_B) continue;
         if (experts_of(p, id)) {
             PL_TRY(add_expert_adapters(w, p, id, d));
