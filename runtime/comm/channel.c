@@ -166,11 +166,6 @@ void pl_control_fail(struct pl_control *c, pl_err cause, const char *why) {
 
 /* ---- rounds ---- */
 
-static pl_err round_alone(const struct pl_round *r) {
-    if (r->bytes && r->all != r->mine) memcpy(r->all, r->mine, r->bytes);
-    return PL_ERR_OK;
-}
-
 /* False: the limit passed. With `lock` held. */
 static bool wait_for_round(struct pl_control *c, uint32_t limit_ms) {
     const struct timespec until = after_ms(limit_ms);
@@ -182,7 +177,10 @@ static bool wait_for_round(struct pl_control *c, uint32_t limit_ms) {
 }
 
 pl_err pl_control_round(struct pl_control *c, const struct pl_round *r, struct pl_diag *d) {
-    if (c->world.size == 1) return round_alone(r);
+    if (c->world.size == 1) {
+        if (r->bytes && r->all != r->mine) memcpy(r->all, r->mine, r->bytes);
+        return PL_ERR_OK;
+    }
     pthread_mutex_lock(&c->lock);
     c->round = r;
     c->number++;

@@ -42,11 +42,6 @@ static const struct pl_comm_ops alone = {.name = "one rank",
 
 /* ---- where the ranks meet ---- */
 
-static bool is_of_mpi(const struct pl_world *w) {
-    return w->launcher &&
-           (strcmp(w->launcher, "Open MPI") == 0 || strcmp(w->launcher, "MPICH") == 0);
-}
-
 /* srun starts ranks of CPUs and of GPUs, and which these are is not known yet. */
 static void hint_at_srun(struct pl_diag *d) {
     const char *const type = pl_mpi_srun_type();
@@ -108,7 +103,9 @@ static pl_err find_meeting(struct pl_comm *c, struct pl_meeting *m, struct pl_di
     strcpy(m->token, token);
     m->port = w->port;
     if (w->address[0] && w->port && *token) return PL_ERR_OK;
-    return is_of_mpi(w) ? meet_by_mpi(c, m, d) : say_what_is_missing(w, token, d);
+    const bool by_mpi =
+        w->launcher && (strcmp(w->launcher, "Open MPI") == 0 || strcmp(w->launcher, "MPICH") == 0);
+    return by_mpi ? meet_by_mpi(c, m, d) : say_what_is_missing(w, token, d);
 }
 
 /* ---- opening and closing ---- */

@@ -78,12 +78,6 @@ static bool set_common(const struct crew *w) {
            setenv(PL_JOB_TOKEN, w->meeting.token, 1) == 0;
 }
 
-static bool set_number(const char *name, uint32_t v) {
-    char text[16];
-    snprintf(text, sizeof text, "%u", v);
-    return setenv(name, text, 1) == 0;
-}
-
 static bool set_own(const struct crew *w, uint32_t rank, int pmi_fd) {
     const struct {
         const char *name;
@@ -99,8 +93,11 @@ static bool set_own(const struct crew *w, uint32_t rank, int pmi_fd) {
                {"PMI_FD", (uint32_t)pmi_fd}};
     size_t n = sizeof all / sizeof *all - (pmi_fd < 0 ? 5 : 0);
     bool ok = true;
-    for (size_t i = 0; i < n && ok; i++)
-        ok = set_number(all[i].name, all[i].value);
+    for (size_t i = 0; i < n && ok; i++) {
+        char text[16];
+        snprintf(text, sizeof text, "%u", all[i].value);
+        ok = setenv(all[i].name, text, 1) == 0;
+    }
     return ok;
 }
 
@@ -264,13 +261,6 @@ static void tell_ends(struct crew *w) {
             w->ranks[r].untold = !pl_meeting_tell_end(&w->meeting, r, w->l->ranks);
 }
 
-static void pass_on(struct crew *w) {
-    int number = w->l->signalled ? *w->l->signalled : 0;
-    if (number == w->passed_on) return;
-    w->passed_on = number;
-    kill_all(w, number);
-}
-
 static void watch(struct crew *w) {
     while (w->running) {
         struct pollfd fds[PL_RANKS_MAX];
@@ -279,7 +269,9 @@ static void watch(struct crew *w) {
         (void)poll(fds, w->started, LOOK_MS);
         for (uint32_t r = 0; r < w->started; r++)
             if (fds[r].fd >= 0 && fds[r].revents) (void)pl_pmi_hear(w->pmi, r);
-        pass_on(w);
+        const int number = w->l->signalled ? *w->l->signalled : 0;
+        if (number != w->passed_on) kill_all(w, number); /* N2 */
+        w->passed_on = number;
         reap(w);
         tell_ends(w);
         kill_remains(w);

@@ -146,13 +146,6 @@ static uint64_t now_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-static void later(struct timespec *t, uint32_t ms) {
-    clock_gettime(CLOCK_MONOTONIC, t);
-    t->tv_sec += ms / 1000;
-    t->tv_nsec += (long)(ms % 1000) * 1000000;
-    if (t->tv_nsec >= 1000000000) t->tv_nsec -= 1000000000, t->tv_sec++;
-}
-
 static void begin(struct pl_mpi *m, enum task task) {
     pthread_mutex_lock(&m->lock);
     m->task = task;
@@ -164,7 +157,10 @@ static void begin(struct pl_mpi *m, enum task task) {
 static bool wait_ms(struct pl_mpi *m, uint32_t ms) {
     struct timespec until;
     int e = 0;
-    later(&until, ms);
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += ms / 1000;
+    until.tv_nsec += (long)(ms % 1000) * 1000000;
+    if (until.tv_nsec >= 1000000000) until.tv_nsec -= 1000000000, until.tv_sec++;
     pthread_mutex_lock(&m->lock);
     while (m->task != TASK_NONE && e == 0)
         e = pthread_cond_timedwait(&m->moved, &m->lock, &until);
@@ -313,10 +309,6 @@ static uint64_t engine_bytes(struct pl_comm *c) {
     return 0;
 }
 
-static uint64_t pieces(uint64_t bytes) {
-    return pl_u64_div_up(bytes, PL_MPI_MOVE_MOST);
-}
-
 static pl_err make_room(struct pl_mpi *m, uint64_t n) {
     if (n <= m->room) return PL_ERR_OK;
     if (n > UINT32_MAX / 256) return PL_ERR_OVERFLOW;
@@ -330,14 +322,15 @@ static pl_err make_room(struct pl_mpi *m, uint64_t n) {
 }
 
 /* Moves of nothing are none; a long one is several. Both sides cut alike. */
-static pl_err cut(struct pl_comm *c, const struct pl_move *moves, uint32_t n, uint64_t *sent) {
+static pl_err cut_moves(struct pl_comm *c, const struct pl_move *moves, uint32_t n,
+                        uint64_t *sent) {
     uint64_t all = 0;
     struct pl_mpi *m = c->mpi;
     *sent = 0;
     for (uint32_t i = 0; i < n; i++) {
         if (moves[i].peer >= c->world.size || moves[i].peer == c->world.rank)
             return PL_ERR_PLAN_BROKEN;
-        all += pieces(moves[i].bytes);
+        all += pl_u64_div_up(moves[i].bytes, PL_MPI_MOVE_MOST);
         if (!moves[i].receive) *sent += moves[i].bytes;
     }
     PL_TRY(make_room(m, all));
@@ -377,7 +370,7 @@ static pl_err engine_exchange(struct pl_comm *c, const struct pl_move *moves, ui
     uint64_t sent;
     (void)stream;
     PL_TRY(pl_control_check(c->control, NULL));
-    PL_TRY(cut(c, moves, n, &sent));
+    PL_TRY(cut_moves(c, moves, n, &sent));
     c->exchanges++;
     if (m->n == 0) return PL_ERR_OK;
     uint64_t before = now_ns();

@@ -91,14 +91,6 @@ static bool is_expected(const struct pl_move *m, const MPI_Status *status,
            (!offered || offer->bytes == m->bytes);
 }
 
-static int check_sizes(const struct pl_move *moves, uint32_t n, const MPI_Status *statuses,
-                       const struct offer *offers) {
-    for (uint32_t i = 0; i < n; i++)
-        if (moves[i].receive && !is_expected(&moves[i], &statuses[i], &offers[i]))
-            return PL_MPI_OTHER_SIZE;
-    return 0;
-}
-
 /* Returns the error of the first request that failed in a test. */
 static int failure(int e, uint32_t n, const MPI_Status *statuses) {
     int class = e;
@@ -153,7 +145,9 @@ static int exchange(const struct pl_move *moves, uint32_t n, void *memory,
     for (uint32_t i = 0; i < n && e == MPI_SUCCESS; i++)
         if (!moves[i].receive) e = post(&moves[i], &offers[i], &requests[i]);
     if (e == MPI_SUCCESS) e = complete(requests, n, statuses, stop);
-    if (e == MPI_SUCCESS) e = check_sizes(moves, n, statuses, offers);
+    for (uint32_t i = 0; i < n && e == MPI_SUCCESS; i++)
+        if (moves[i].receive && !is_expected(&moves[i], &statuses[i], &offers[i]))
+            e = PL_MPI_OTHER_SIZE;
     return e == MPI_SUCCESS ? take_all(moves, n, offers, requests, statuses, stop) : e;
 }
 

@@ -226,11 +226,6 @@ static void beat(struct pl_control *c) {
         if (c->links[i].out_have == 0) (void)pl_link_put(&c->links[i], &head, NULL);
 }
 
-static void judge(struct pl_control *c, uint64_t now) {
-    for (uint32_t i = first_link(c); i < c->n_links; i++)
-        if (c->links[i].fd >= 0 && now > c->links[i].heard_ms + c->timeout_ms) lose_silent(c, i);
-}
-
 /* All were heard of just now: at the start, and where this process was itself stopped. */
 static void begin_to_count(struct pl_control *c, uint64_t now) {
     for (uint32_t i = first_link(c); i < c->n_links; i++)
@@ -337,7 +332,9 @@ void *pl_serve(void *control) {
         before = now;
         for (uint32_t i = first_link(c); i < c->n_links; i++)
             read_link(c, i);
-        judge(c, now);
+        for (uint32_t i = first_link(c); i < c->n_links; i++)
+            if (c->links[i].fd >= 0 && now > c->links[i].heard_ms + c->timeout_ms)
+                lose_silent(c, i);
         move_round(c);
         tell_loss(c);
         call_hook(c);

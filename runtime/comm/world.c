@@ -106,13 +106,6 @@ static pl_err check_identity(const struct launcher *l, const struct identity *p,
     return PL_ERR_OK;
 }
 
-/* Facts about this machine that the chosen launcher does not give may come from one that agrees
- * with it. */
-static void adopt_local(struct identity *p, const struct identity *other) {
-    if (p->local_rank == UINT32_MAX) p->local_rank = other->local_rank;
-    if (p->local_size == UINT32_MAX) p->local_size = other->local_size;
-}
-
 static pl_err find_identity(const struct launcher **by, struct identity *out, bool *by_srun,
                             struct pl_diag *d) {
     *by = NULL;
@@ -130,7 +123,9 @@ static pl_err find_identity(const struct launcher **by, struct identity *out, bo
                 d, PL_ERR_COMM_INIT, "%s and %s say rank %u of %u, %s and %s say rank %u of %u",
                 (*by)->rank, (*by)->size, out->rank, out->size, l->rank, l->size, p.rank, p.size);
         if (*by) {
-            adopt_local(out, &p);
+            /* The chosen one may not give all facts about this machine. */
+            if (out->local_rank == UINT32_MAX) out->local_rank = p.local_rank;
+            if (out->local_size == UINT32_MAX) out->local_size = p.local_size;
             continue;
         }
         PL_TRY(check_identity(l, &p, d));
