@@ -12,13 +12,6 @@ static pl_err query_gpu(uint32_t ordinal, struct pl_gpu *gpu, struct pl_diag *d)
     return pl_card_check_sm(gpu->name, gpu->sm, d);
 }
 
-static pl_err no_back_end(struct pl_diag *d) {
-    pl_err err = pl_diag_set(d, PL_ERR_NO_DEVICE, "%s", pl_device_cuda.missing);
-    pl_diag_hint(d, "build with the CUDA toolkit (meson setup -Dcuda=enabled), or train with "
-                    "`device: cpu`");
-    return err;
-}
-
 uint32_t pl_device_count(uint32_t most) {
     struct pl_gpu gpu;
     uint32_t n = 0;
@@ -54,8 +47,11 @@ pl_err pl_device_decide(const struct pl_job *job, const struct pl_world *world, 
     *device = job->device;
     if (job->device == PL_DEVICE_AUTO) return decide_auto(world, device, gpu, d);
     if (!pl_device_is_cuda(job->device)) return PL_ERR_OK;
-    if (pl_device_cuda.missing) return no_back_end(d);
-    return query_gpu(pl_device_ordinal(job->device), gpu, d);
+    if (!pl_device_cuda.missing) return query_gpu(pl_device_ordinal(job->device), gpu, d);
+    pl_diag_set(d, PL_ERR_NO_DEVICE, "%s", pl_device_cuda.missing);
+    pl_diag_hint(d, "build with the CUDA toolkit (meson setup -Dcuda=enabled), or train with "
+                    "`device: cpu`");
+    return PL_ERR_NO_DEVICE;
 }
 
 static void gpu_budget(const struct pl_job *job, const struct pl_gpu *gpu,

@@ -12,21 +12,17 @@
 
 /* --- end tokens ------------------------------------------------------------------------------- */
 
-static bool is_id(const json_t *v, const struct pl_model *m) {
-    const json_int_t id = json_integer_value(v);
-    return json_is_integer(v) && id >= 0 && (uint64_t)id < m->vocab;
-}
-
 static void take_ends(const json_t *v, struct pl_model *m, struct pl_text *notes) {
     const size_t n = json_is_array(v) ? json_array_size(v) : 1;
     int64_t ends[PL_MODEL_MAX_EOS];
     uint32_t taken = 0, passed = 0;
     for (size_t i = 0; i < n; i++) {
         const json_t *one = json_is_array(v) ? json_array_get(v, i) : v;
-        if (!is_id(one, m) || taken == PL_MODEL_MAX_EOS)
+        const json_int_t id = json_is_integer(one) ? json_integer_value(one) : -1;
+        if (id < 0 || (uint64_t)id >= m->vocab || taken == PL_MODEL_MAX_EOS)
             passed++;
         else
-            ends[taken++] = json_integer_value(one);
+            ends[taken++] = id;
     }
     if (passed)
         pl_text_addf(notes,
@@ -80,21 +76,17 @@ static char *path_beside(const char *config_path) {
     return pl_asprintf(&path, "%.*s" NAME, n, config_path) < 0 ? NULL : path;
 }
 
-static void take(const json_t *config, struct pl_model *m, struct pl_text *notes) {
-    const json_t *ends = json_object_get(config, "eos_token_id");
-    if (ends && !json_is_null(ends)) take_ends(ends, m, notes);
-    tell_sampling(config, notes);
-}
-
-pl_err pl_generation_config_take(const char *config_path, struct pl_model *m,
-                                 struct pl_text *notes, struct pl_diag *d) {
+pl_err pl_generation_config_take(const char *config_path, struct pl_model *m, struct pl_text *notes,
+                                 struct pl_diag *d) {
     struct pl_diag why = {0};
     json_t *config = NULL;
     char *path = path_beside(config_path);
     if (!path) return pl_host_oom(d, "a path");
     pl_err err = PL_ERR_OK;
     if (pl_look_for(path) != PL_NOT_THERE) err = pl_json_read(path, &config, &why);
-    if (config) take(config, m, notes);
+    const json_t *ends = json_object_get(config, "eos_token_id");
+    if (ends && !json_is_null(ends)) take_ends(ends, m, notes);
+    if (config) tell_sampling(config, notes);
     if (err != PL_ERR_OK && err != PL_ERR_HOST_OOM) {
         pl_text_addf(notes, "warning: " NAME " is not used: %s\n", why.message);
         err = PL_ERR_OK;

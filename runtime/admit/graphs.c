@@ -23,11 +23,6 @@ bool pl_graphs_pad(const struct pl_job *job, const struct pl_program *p) {
            params / (double)p->model->layers * (double)p->tokens <= LAYER_WORK;
 }
 
-static bool are_wanted(const struct pl_preflight *pf) {
-    const char *given = getenv("PLIMSOLL_GRAPHS");
-    return pl_device_is_cuda(pf->job->device) && !(given && strcmp(given, "0") == 0);
-}
-
 /* The micro-batch that opens a step overwrites gradients and the others add, so they are two; of
  * those that are padded there may be any number of sizes. */
 static uint64_t expected_nodes(const struct pl_preflight *pf) {
@@ -47,7 +42,10 @@ void pl_graphs_grant(struct pl_preflight *pf) {
     b->context_bytes -= pf->graph_bytes;
     pf->graph_bytes = 0;
     pl_estimate_judge_again(&pf->estimate);
-    if (!are_wanted(pf) || pf->estimate.verdict.kind != PL_VERDICT_FITS) return;
+    const char *given = getenv("PLIMSOLL_GRAPHS");
+    if (!pl_device_is_cuda(pf->job->device) || (given && strcmp(given, "0") == 0) ||
+        pf->estimate.verdict.kind != PL_VERDICT_FITS)
+        return;
     const uint64_t left = pl_budget_usable(b) - pf->estimate.planned.plan->arena_bytes;
     pf->graph_bytes = pl_u64_min(expected_nodes(pf) * pf->context.graph_node_bytes, left);
     b->context_bytes += pf->graph_bytes;

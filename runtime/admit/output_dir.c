@@ -26,17 +26,10 @@ static pl_err cannot(const char *path, const char *what, struct pl_diag *d) {
                       what, strerror(errno));
 }
 
-/* *made: a directory was made that was not there. */
-static pl_err make(const char *path, bool *made, struct pl_diag *d) {
-    *made = mkdir(path, 0777) == 0;
-    if (*made) return pl_dir_sync_parent(path, d);
-    return errno == EEXIST ? PL_ERR_OK : cannot(path, "made", d);
-}
-
 static pl_err make_part(struct pl_preflight *pf, const char *path, struct pl_diag *d) {
-    bool made;
-    PL_TRY(make(path, &made, d));
-    if (made && !pf->files.made) pf->files.made = strlen(path);
+    if (mkdir(path, 0777) != 0) return errno == EEXIST ? PL_ERR_OK : cannot(path, "made", d);
+    PL_TRY(pl_dir_sync_parent(path, d));
+    if (!pf->files.made) pf->files.made = strlen(path);
     return PL_ERR_OK;
 }
 
@@ -72,18 +65,14 @@ static pl_err is_taken(const char *path, struct pl_diag *d) {
     return PL_ERR_IO;
 }
 
-static pl_err check_writable(const char *path, struct pl_diag *d) {
-    return access(path, W_OK | X_OK) == 0 ? PL_ERR_OK : cannot(path, "written", d);
-}
-
 /* The lock ends with the process, whatever ends that. Some network file systems lock no
  * directories: there a run is as safe as its user makes it. */
 static pl_err lock_dir(const char *path, int how, int *lock, struct pl_diag *d) {
     *lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*lock < 0) return cannot(path, "opened", d);
     const bool taken = flock(*lock, how | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    pl_err err = taken ? is_taken(path, d) : check_writable(path, d);
-    if (err == PL_ERR_OK) return PL_ERR_OK;
+    if (!taken && access(path, W_OK | X_OK) == 0) return PL_ERR_OK;
+    pl_err err = taken ? is_taken(path, d) : cannot(path, "written", d);
     close(*lock);
     return err;
 }
@@ -95,7 +84,7 @@ static bool is_there_still(const char *path, int lock) {
            x.st_ino == y.st_ino;
 }
 
-static pl_err take(struct pl_preflight *pf, struct pl_diag *d) {
+static pl_err take_dir(struct pl_preflight *pf, struct pl_diag *d) {
     const char *path = pf->job->output_dir;
     for (int tries = 0; tries < 3; tries++) {
         PL_TRY(make_all(pf, path, d));
@@ -160,7 +149,7 @@ static pl_err check_resume(const struct pl_preflight *pf, struct pl_diag *d) {
 
 pl_err pl_output_dir_take(struct pl_preflight *pf, bool makes, struct pl_diag *d) {
     if (!makes) return look(pf->job->output_dir, d);
-    PL_TRY(take(pf, d));
+    PL_TRY(take_dir(pf, d));
     return check_resume(pf, d);
 }
 

@@ -77,12 +77,6 @@ static pl_err read_rows(struct pl_preflight *pf, struct pl_progress *progress, s
     return pf->data.eval ? pl_data_read(pf->data.eval, &pf->notes, told, d) : PL_ERR_OK;
 }
 
-/* A row that is weighted changes the plan: its targets have weights from then on. */
-static void record_weights(struct pl_preflight *pf) {
-    pf->spec.facts.weighs_rows = pl_data_stats(pf->data.rows)->weighted_rows > 0;
-    pl_resolve(&pf->spec);
-}
-
 /* KTO learns from the difference between good answers and others: rows are looked at until there is
  * one of each. */
 static pl_err check_labels(struct pl_preflight *pf, struct pl_diag *d) {
@@ -117,7 +111,9 @@ pl_err pl_preflight_data(struct pl_preflight *pf, struct pl_progress *progress, 
     if (progress) pl_progress_clear(progress);
     if (err != PL_ERR_OK) return err;
     PL_TRY(check_labels(pf, d));
-    record_weights(pf);
+    /* A row that is weighted changes the plan: its targets have weights from then on. */
+    pf->spec.facts.weighs_rows = pl_data_stats(pf->data.rows)->weighted_rows > 0;
+    pl_resolve(&pf->spec);
     PL_TRY(split_rows(pf, d));
     if (pf->data.eval) record_chat(pf, pf->data.eval);
     uint64_t pack_tokens = job->packing ? job->max_seq_length : 0;

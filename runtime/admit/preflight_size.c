@@ -72,12 +72,6 @@ static pl_err judge_host(struct pl_preflight *pf, const struct pl_plan *plan, bo
     return judge_host_bytes(pf, needed, d);
 }
 
-static pl_err judge_all(struct pl_preflight *pf, struct pl_diag *d) {
-    pl_graphs_grant(pf);
-    PL_TRY(judge(pf, d));
-    return judge_host(pf, pf->estimate.planned.plan, true, d);
-}
-
 pl_err pl_preflight_plan(struct pl_preflight *pf, struct pl_diag *d) {
     const struct pl_job *job = pf->job;
     if (!job->inference)
@@ -86,7 +80,9 @@ pl_err pl_preflight_plan(struct pl_preflight *pf, struct pl_diag *d) {
                                : (uint64_t)job->batch_size *
                                      pl_job_accumulation(job, job->batch_size) * pl_job_ranks(job);
     PL_TRY(pl_estimate_init(&pf->estimate, &pf->q, &pf->search.planned, d));
-    pl_err err = judge_all(pf, d);
+    pl_graphs_grant(pf);
+    pl_err err = judge(pf, d);
+    if (err == PL_ERR_OK) err = judge_host(pf, pf->estimate.planned.plan, true, d);
     pf->too_large = err != PL_ERR_OK;
     return err;
 }
@@ -216,15 +212,11 @@ static pl_err bound_step(struct pl_preflight *pf, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
-static uint32_t batch_limit(const struct pl_preflight *pf) {
-    return (uint32_t)pl_u64_min(pl_autobatch_limit(pf->job),
-                                pl_u64_max(pf->data.walk.epoch_rows, 1));
-}
-
 /* batch_size: auto becomes the largest that fits with the level and the chunk, or 1 so that the
  * refusal shows a ledger. */
 static pl_err decide_batch(struct pl_preflight *pf, struct pl_diag *d) {
-    const uint32_t limit = batch_limit(pf);
+    const uint32_t limit =
+        (uint32_t)pl_u64_min(pl_autobatch_limit(pf->job), pl_u64_max(pf->data.walk.epoch_rows, 1));
     if (!pf->batch_was_auto) return recommend(pf, limit, d);
     pl_planned_finish(&pf->first);
     struct pl_question last = pl_question_of_last(&pf->q);
@@ -232,12 +224,6 @@ static pl_err decide_batch(struct pl_preflight *pf, struct pl_diag *d) {
     PL_TRY(pl_agreed_decision(pf, &last, d));
     pl_preflight_take_decided(pf, &last);
     return pl_preflight_plan(pf, d);
-}
-
-/* Nobody asked for this warm-up: it is less than the run. */
-static uint64_t default_warmup(const struct pl_preflight *pf) {
-    const uint64_t steps = (uint64_t)ceil(DEFAULT_WARMUP_RATIO * (double)pf->total_steps);
-    return pl_u64_min(steps, pf->total_steps - 1);
 }
 
 static void decide_warmup(struct pl_preflight *pf) {
@@ -249,7 +235,9 @@ static void decide_warmup(struct pl_preflight *pf) {
         pf->warmup_steps = job->warmup_steps;
     } else if (isnan(job->warmup_ratio)) {
         pf->warmup_ratio = DEFAULT_WARMUP_RATIO;
-        pf->warmup_steps = default_warmup(pf);
+        pf->warmup_steps = (uint64_t)ceil(pf->warmup_ratio * (double)pf->total_steps);
+        /* Nobody asked for this warm-up: it is less than the run. */
+        pf->warmup_steps = pl_u64_min(pf->warmup_steps, pf->total_steps - 1);
     } else {
         pf->warmup_ratio = job->warmup_ratio;
         pf->warmup_steps = (uint64_t)ceil(pf->warmup_ratio * (double)pf->total_steps);
@@ -281,14 +269,6 @@ static void warn_of_schedule(struct pl_preflight *pf) {
                      steps, steps == 1 ? "" : "s");
 }
 
-static pl_err decide_steps(struct pl_preflight *pf, struct pl_diag *d) {
-    PL_TRY(count_steps(pf, pf->global_batch, &pf->total_steps, d));
-    decide_warmup(pf);
-    pl_preflight_decide_reference(pf);
-    warn_of_schedule(pf);
-    return PL_ERR_OK;
-}
-
 void pl_preflight_take_built(struct pl_spec *spec, const struct pl_program *p) {
     const struct pl_job_shape *s = &p->shape;
     spec->facts.built = (struct pl_built){
@@ -318,7 +298,10 @@ pl_err pl_preflight_settle(struct pl_preflight *pf, struct pl_diag *d) {
     PL_TRY(plan_weights(pf, d));
     PL_TRY(bound_step(pf, d));
     PL_TRY(decide_batch(pf, d));
-    PL_TRY(decide_steps(pf, d));
+    PL_TRY(count_steps(pf, pf->global_batch, &pf->total_steps, d));
+    decide_warmup(pf);
+    pl_preflight_decide_reference(pf);
+    warn_of_schedule(pf);
     pl_preflight_take_built(&pf->spec, pf->estimate.planned.program);
     pl_forecast_init(&pf->forecast, pf, &pf->notes);
     pf->settled = true;

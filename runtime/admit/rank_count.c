@@ -6,12 +6,6 @@
 #include "estimator/gate/gate.h"
 #include "runtime/admit/device_choice.h"
 
-static void suppose_device(struct pl_spec *at, const struct pl_job *job, uint32_t device) {
-    pl_spec_init(at, job);
-    at->facts.device = device;
-    pl_resolve(at);
-}
-
 static void suppose_ranks(struct pl_spec *at, const struct pl_job *job, uint32_t ranks) {
     pl_spec_init(at, job);
     at->facts.devices = ranks;
@@ -40,7 +34,9 @@ static pl_err add_gpu(const struct pl_job *job, uint32_t ordinal, struct pl_ques
     struct pl_budget budget;
     struct pl_context context;
     uint32_t device;
-    suppose_device(&at, job, PL_DEVICE_CUDA_AT + ordinal);
+    pl_spec_init(&at, job);
+    at.facts.device = PL_DEVICE_CUDA_AT + ordinal;
+    pl_resolve(&at);
     PL_TRY(pl_device_decide(&at.job, NULL, &device, &gpu, d));
     pl_device_budget(&at, NULL, &gpu, &traits, &budget, &context);
     if (ordinal > 0 && pl_budget_usable(&budget) >= pl_budget_usable(&q->budget)) return PL_ERR_OK;

@@ -3,11 +3,6 @@
 #include "estimator/base/checked.h"
 #include "estimator/config/job_values.h"
 
-/* Rows that the reference is computed for: before the first step, or with each of them. */
-struct passes {
-    uint64_t before, with_steps;
-};
-
 /* A partner of KTO is made of two rows that stand together in a step: another order makes others,
  * and so do steps that begin elsewhere in each epoch. */
 static bool meets_samples_again(const struct pl_preflight *pf) {
@@ -15,11 +10,6 @@ static bool meets_samples_again(const struct pl_preflight *pf) {
     const bool aligned = pf->data.walk.epoch_rows % pf->global_batch == 0;
     return job->stage != PL_STAGE_KTO ||
            (!job->shuffle && (aligned || !pl_job_reads_in_circle(job)));
-}
-
-static uint64_t evaluations(const struct pl_preflight *pf) {
-    const uint64_t every = pf->job->eval_steps;
-    return 1 + (every ? (pf->total_steps - 1) / every : 0);
 }
 
 /* The last step of an epoch may be short. */
@@ -30,25 +20,23 @@ static uint64_t rows_trained(const struct pl_preflight *pf) {
     return pf->total_steps / each * epoch + pl_u64_min(pf->total_steps % each * step, epoch);
 }
 
-static struct passes count(const struct pl_preflight *pf) {
-    const uint64_t trained = rows_trained(pf), held_out = pf->data.n_eval;
-    const uint64_t others =
-        meets_samples_again(pf) ? pl_u64_min(trained, pf->data.walk.epoch_rows) : trained;
-    return (struct passes){others + held_out, trained + held_out * evaluations(pf)};
-}
-
 void pl_preflight_decide_reference(struct pl_preflight *pf) {
     const struct pl_job *job = pf->job;
     if (!pl_job_refers(job) || pl_job_refers_to_start(job) || pf->files.resume_path ||
         job->precompute_reference != PL_TRI_AUTO)
         return;
-    const struct passes p = count(pf);
-    const bool before = p.before < p.with_steps;
-    pf->spec.facts.precompute_reference = before ? PL_TRI_TRUE : PL_TRI_FALSE;
+    const uint64_t trained = rows_trained(pf), held_out = pf->data.n_eval, every = job->eval_steps;
+    const uint64_t evaluations = 1 + (every ? (pf->total_steps - 1) / every : 0);
+    const uint64_t with_steps = trained + held_out * evaluations;
+    const uint64_t before =
+        held_out +
+        (meets_samples_again(pf) ? pl_u64_min(trained, pf->data.walk.epoch_rows) : trained);
+    const bool is_before = before < with_steps;
+    pf->spec.facts.precompute_reference = is_before ? PL_TRI_TRUE : PL_TRI_FALSE;
     pl_resolve(&pf->spec);
     pl_text_addf(
         &pf->notes,
         "precompute_reference: auto is `%s`: %llu rows before the first step, or %llu with "
         "the steps\n",
-        before ? "true" : "false", (unsigned long long)p.before, (unsigned long long)p.with_steps);
+        is_before ? "true" : "false", (unsigned long long)before, (unsigned long long)with_steps);
 }

@@ -24,12 +24,6 @@ struct owner {
     struct pl_text dtype;
 };
 
-static const char *backend_name(enum pl_backend b) {
-    static const char *const names[] = {
-        [PL_BACKEND_CPU] = "cpu", [PL_BACKEND_NULL] = "null", [PL_BACKEND_CUDA] = "cuda"};
-    return names[b];
-}
-
 static void describe_owner(const struct pl_preflight *pf, struct owner *o) {
     struct pl_cpu_level level;
     *o = (struct owner){0};
@@ -43,9 +37,11 @@ static void describe_owner(const struct pl_preflight *pf, struct owner *o) {
 }
 
 static struct pl_memory memory_of(const struct pl_preflight *pf, const struct owner *o) {
+    static const char *const backends[] = {
+        [PL_BACKEND_CPU] = "cpu", [PL_BACKEND_NULL] = "null", [PL_BACKEND_CUDA] = "cuda"};
     return (struct pl_memory){"speed.json",
                               {{"device", o->device},
-                               {"backend", backend_name(pf->q.traits.backend)},
+                               {"backend", backends[pf->q.traits.backend]},
                                {"threads", o->threads},
                                {"dtype", pl_text_str(&o->dtype)},
                                {o->kernels ? "kernels" : NULL, o->kernels}}};
