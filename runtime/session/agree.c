@@ -8,17 +8,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Settings that may differ between ranks: what their machines are. */
-static bool may_differ(const char *row) {
-    static const char *const rows[] = {"device", "vram_budget", "vram_margin", "threads"};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (strcmp(row, rows[i]) == 0) return true;
-    return false;
-}
-
 /* A row of the record that all ranks have to have; NULL: another kind of row. */
 static const char *common_row(const char *row, const json_t *value) {
-    return may_differ(row) ? NULL : json_string_value(value);
+    /* These say what the machine of a rank is. */
+    static const char *const own[] = {"device", "vram_budget", "vram_margin", "threads"};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (strcmp(row, own[i]) == 0) return NULL;
+    return json_string_value(value);
 }
 
 /* 128 bits of every row that ranks have in common. */
@@ -63,14 +59,6 @@ static pl_err compare_rows(struct pl_session *s, const json_t *record, struct pl
     return same ? PL_ERR_OK : compare_each_row(s, record, d);
 }
 
-static pl_err compare(struct pl_session *s, struct pl_diag *d) {
-    char rows[32];
-    PL_TRY(pl_comm_compare(s->comm, "the version", PL_VERSION, d));
-    snprintf(rows, sizeof rows, "%zu", json_object_size(s->pf->files.record));
-    PL_TRY(pl_comm_compare(s->comm, "the settings", rows, d));
-    return compare_rows(s, s->pf->files.record, d);
-}
-
 pl_err pl_session_join(struct pl_session *s, struct pl_diag *d) {
     if (!s->comm) return PL_ERR_OK;
     const struct pl_comm_request request = {.kind = s->job->comm,
@@ -79,7 +67,11 @@ pl_err pl_session_join(struct pl_session *s, struct pl_diag *d) {
                                             .timeout_seconds = s->job->comm_timeout_seconds};
     PL_TRY(pl_comm_start(s->comm, &request, d));
     s->device->comm = s->comm;
-    return compare(s, d);
+    char rows[32];
+    PL_TRY(pl_comm_compare(s->comm, "the version", PL_VERSION, d));
+    snprintf(rows, sizeof rows, "%zu", json_object_size(s->pf->files.record));
+    PL_TRY(pl_comm_compare(s->comm, "the settings", rows, d));
+    return compare_rows(s, s->pf->files.record, d);
 }
 
 /* Adds the operations by which ranks send each other data, in order, to a digest: they are the same

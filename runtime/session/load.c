@@ -91,11 +91,6 @@ pl_err pl_session_follow_length(struct pl_session *s, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
-static pl_err load_base(struct pl_session *s, const struct pl_tensor_io *io, struct pl_diag *d) {
-    if (s->job->init == PL_INIT_RANDOM) return pl_model_init_random(io, s->job->seed, d);
-    return pl_model_load(io, s->pf->files.model_dir, d);
-}
-
 static pl_err load_adapter(struct pl_session *s, const struct pl_tensor_io *io, struct pl_diag *d) {
     char *path;
     PL_TRY(pl_find_adapter(s->job, &path, d));
@@ -108,7 +103,8 @@ pl_err pl_session_load(struct pl_session *s, struct pl_diag *d) {
     if (!pl_session_has_memory(s)) return PL_ERR_OK;
     struct pl_tensor_io io = pl_session_io(s, PL_PHASE_LOAD);
     PL_TRY(fill_tables(s, d));
-    PL_TRY(load_base(s, &io, d));
+    PL_TRY(s->job->init == PL_INIT_RANDOM ? pl_model_init_random(&io, s->job->seed, d)
+                                          : pl_model_load(&io, s->pf->files.model_dir, d));
     return pl_mode_adapts(s->job->mode) ? load_adapter(s, &io, d) : PL_ERR_OK;
 }
 

@@ -57,17 +57,13 @@ static pl_err refuse(struct pl_session *s, const struct pl_diag *refusal, struct
         later, (unsigned long long)m->measured, refusal->message);
 }
 
-/* Records the bytes that NCCL counts, or what went of the free memory while it connected. */
-static void measure_comm(struct pl_session *s) {
-    s->comm_bytes = s->comm ? s->comm->ops->device_bytes(s->comm) : 0;
-    if (s->comm_bytes) pl_budget_set_comm(&s->pf->q.budget, s->comm_bytes, 0);
-}
-
 pl_err pl_session_check_context(struct pl_session *s, struct pl_diag *d) {
     struct pl_preflight *pf = s->pf;
     if (!pl_device_is_cuda(s->job->device)) return PL_ERR_OK;
     struct pl_budget *b = &pf->q.budget;
-    measure_comm(s);
+    /* The bytes that NCCL counts, or what went of the free memory while it connected. */
+    s->comm_bytes = s->comm ? s->comm->ops->device_bytes(s->comm) : 0;
+    if (s->comm_bytes) pl_budget_set_comm(b, s->comm_bytes, 0);
     s->opened_bytes = process_bytes(s);
     s->opened_bytes -= pl_u64_min(s->opened_bytes, s->comm_bytes);
     if (s->opened_bytes) {
@@ -89,18 +85,14 @@ pl_err pl_session_check_context(struct pl_session *s, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
-static uint64_t resident_bytes(void) {
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    return (uint64_t)usage.ru_maxrss * 1024;
-}
-
 static void measure(struct pl_session *s, struct pl_books *out) {
     out->predicted_bytes =
         pl_session_rung(s)->planned.plan->arena_bytes + s->pf->context.bytes + s->pf->graph_bytes;
     out->comm_bytes = s->comm_bytes;
     if (!pl_device_is_cuda(s->job->device)) {
-        out->measured_bytes = resident_bytes();
+        struct rusage usage;
+        getrusage(RUSAGE_SELF, &usage);
+        out->measured_bytes = (uint64_t)usage.ru_maxrss * 1024;
         return;
     }
     if (s->pf->world.size > 1) out->predicted_bytes += pl_nccl_bytes(s->pf->world.size);

@@ -48,16 +48,13 @@ static pl_err open_device(struct pl_session *s, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
-static bool has_host_ops(const struct pl_program *p) {
-    for (uint32_t i = 0; i < p->n_ops; i++)
-        if (p->ops[i].host) return true;
-    return false;
-}
-
 /* A GPU's kernels cannot run the ops of the host; those of the CPU and the null device can. */
 static pl_err open_host_device(struct pl_session *s, struct pl_diag *d) {
-    if (!pl_device_is_cuda(s->job->device) || !has_host_ops(s->pf->estimate.planned.program))
-        return PL_ERR_OK;
+    const struct pl_program *p = s->pf->estimate.planned.program;
+    bool has_host_ops = false;
+    for (uint32_t i = 0; i < p->n_ops; i++)
+        has_host_ops |= p->ops[i].host;
+    if (!pl_device_is_cuda(s->job->device) || !has_host_ops) return PL_ERR_OK;
     return pl_device_open(&pl_back_end_cpu, s->job->threads, 0, &s->host_device, d);
 }
 
