@@ -108,7 +108,7 @@ static pl_err sync_directory_of(const char *path, struct pl_diag *d) {
 }
 
 /* A link that somebody has put in the place of the file is not followed. */
-static FILE *create(const char *path) {
+static FILE *create_file(const char *path) {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
     FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
     if (!f && fd >= 0) close(fd);
@@ -126,7 +126,7 @@ static pl_err drop_lines_beyond(const char *path, bool none, uint64_t keep_steps
         err = no_memory(d);
         goto out;
     }
-    FILE *to = create(beside.data);
+    FILE *to = create_file(beside.data);
     if (!to) {
         err = io_error(d, beside.data, "write");
         goto out;

@@ -10,19 +10,15 @@
 
 /* --- figures --------------------------------------------------------------------------------- */
 
-/* Returns the last row with a figure; n of the table if there is none. */
-static uint64_t last_row(const struct pl_figures *t, const double *v) {
-    for (uint64_t i = v ? t->n : 0; i > 0; i--)
-        if (!isnan(v[i - 1])) return i - 1;
-    return t->n;
-}
-
+/* Adds the last figure of a column that is a number. */
 static void add_last(struct pl_report *r, const char *name, const struct pl_figures *t,
                      const char *column) {
     const double *v = pl_figures_column(t, column);
-    const uint64_t at = last_row(t, v);
-    pl_report_figure(r, name, at < t->n ? v[at] : 0, 4);
-    pl_report_known(r, at < t->n);
+    uint64_t n = v ? t->n : 0;
+    while (n && isnan(v[n - 1]))
+        n--;
+    pl_report_figure(r, name, n ? v[n - 1] : 0, 4);
+    pl_report_known(r, n > 0);
 }
 
 static void add_best(struct pl_report *r, const struct pl_figures *evals) {
@@ -70,10 +66,6 @@ static uint64_t skipped_steps(const struct pl_figures *steps) {
     return n;
 }
 
-static const char *state_of(const struct pl_page_run *run) {
-    return run->log.ended ? "ended" : run->lives ? "trains" : "unfinished";
-}
-
 static void add_text(struct pl_report *r, const char *name, const char *s) {
     struct pl_text t = {0};
     pl_text_add(&t, s);
@@ -87,7 +79,7 @@ static void add_run(const struct pl_page_run *run, struct pl_report *r) {
     const json_t *wall = json_object_get(summary, "wall_seconds");
     add_text(r, "run", run->label);
     add_text(r, "directory", run->dir);
-    pl_report_word(r, "state", state_of(run));
+    pl_report_word(r, "state", run->log.ended ? "ended" : run->lives ? "trains" : "unfinished");
     pl_report_count(r, "steps", steps->n ? (uint64_t)fmax(0, steps->step[steps->n - 1]) : 0);
     add_last(r, "loss", steps, "loss");
     add_last(r, "eval_loss", &run->log.evals, "loss");

@@ -125,11 +125,6 @@ void pl_page_add_events(const struct pl_page *p, struct pl_text *out) {
 
 /* --- settings -------------------------------------------------------------------------------- */
 
-/* These name a run and its place: they differ in any case. */
-static bool is_name(const char *key) {
-    return strcmp(key, "output_dir") == 0 || strcmp(key, "run_name") == 0;
-}
-
 static const char *setting(const struct pl_page *p, uint32_t run, const char *key) {
     return json_string_value(json_object_get(p->runs[run].settings, key));
 }
@@ -145,7 +140,8 @@ static bool differs(const struct pl_page *p, const char *key) {
         first++;
     for (uint32_t i = first + 1; i < p->n; i++)
         if (p->runs[i].settings && !is_same(setting(p, first, key), setting(p, i, key)))
-            return !is_name(key);
+            /* These name a run and its place: they differ in any case. */
+            return strcmp(key, "output_dir") != 0 && strcmp(key, "run_name") != 0;
     return false;
 }
 

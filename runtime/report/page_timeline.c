@@ -32,10 +32,6 @@ static bool are_counts(const json_t *list, size_t n, json_int_t least) {
     return true;
 }
 
-static bool is_name(const json_t *v) {
-    return json_is_string(v) && json_string_length(v) <= NAME_MOST;
-}
-
 static bool are_names(const json_t *list, size_t n) {
     const json_t *v;
     size_t i;
@@ -84,11 +80,12 @@ static bool are_ops(const json_t *list, size_t n, json_int_t ops) {
 
 static bool is_phase(const json_t *phase) {
     static const char *const counts[] = {"ops", "backward_op", "peak_op"};
-    const json_t *op = json_object_get(phase, "op");
+    const json_t *op = json_object_get(phase, "op"), *name = json_object_get(phase, "name");
     const size_t n = json_array_size(op);
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         if (!is_count(json_object_get(phase, counts[i]))) return false;
-    return n && n <= COLUMNS_MOST && is_name(json_object_get(phase, "name")) &&
+    return n && n <= COLUMNS_MOST && json_is_string(name) &&
+           json_string_length(name) <= NAME_MOST &&
            are_ops(op, n, json_integer_value(json_object_get(phase, "ops"))) &&
            are_names(json_object_get(phase, "what"), n) &&
            are_counts(json_object_get(phase, "layer"), n, -1) &&

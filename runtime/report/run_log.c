@@ -88,25 +88,18 @@ const double *pl_figures_column(const struct pl_figures *t, const char *name) {
 
 /* --- lines ----------------------------------------------------------------------------------- */
 
-static bool is_figure(const json_t *v) {
-    return json_is_number(v) || json_is_boolean(v);
-}
-
-static double figure(const json_t *v) {
-    return json_is_boolean(v) ? json_is_true(v) : json_number_value(v);
-}
-
 /* Sets the figures of the last row. */
 static pl_err set_figures(struct pl_figures *t, json_t *event, struct pl_diag *d) {
     uint32_t hint = 0;
     const char *key;
     json_t *v;
     json_object_foreach(event, key, v) {
-        if (!is_figure(v) || strcmp(key, "step") == 0) continue;
+        if (!json_is_number(v) && !json_is_boolean(v)) continue;
+        if (strcmp(key, "step") == 0) continue;
         struct pl_figure_column *c = find_column(t, key, hint);
         if (!c && !add_column(t, key, &c)) return no_memory(d);
         if (!c) continue;
-        c->v[t->n - 1] = figure(v);
+        c->v[t->n - 1] = json_is_boolean(v) ? json_is_true(v) : json_number_value(v);
         hint = (uint32_t)(c - t->columns) + 1;
     }
     return PL_ERR_OK;

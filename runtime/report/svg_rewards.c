@@ -64,7 +64,7 @@ struct label {
     const char *colour;
 };
 
-static void insert(struct label *labels, uint32_t n, struct label x) {
+static void insert_label(struct label *labels, uint32_t n, struct label x) {
     for (; n > 0 && labels[n - 1].y > x.y; n--)
         labels[n] = labels[n - 1];
     labels[n] = x;
@@ -114,7 +114,7 @@ static void draw_panel(const struct pl_loss_curves *c, size_t panel, int top, st
         pl_svg_line(out, x, top + 16, x + 22, top + 16, &stroke);
         pl_svg_text(out, x + 28, top + 20, PL_SVG_START, 12, PL_SVG_QUIET, "%s", lines[i].name);
         x += 118;
-        insert(labels, n_labels++, draw_line(&p, &lines[i], &curves[i], out));
+        insert_label(labels, n_labels++, draw_line(&p, &lines[i], &curves[i], out));
     }
     draw_labels(&p, labels, n_labels, out);
 }
