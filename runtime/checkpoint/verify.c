@@ -1,7 +1,6 @@
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "estimator/base/open_file.h"
-#include "runtime/checkpoint/absent_weights.h"
 #include "runtime/checkpoint/adapter_config.h"
 #include "runtime/checkpoint/finite_entry.h"
 #include "runtime/checkpoint/json_io.h"

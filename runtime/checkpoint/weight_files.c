@@ -1,10 +1,11 @@
-/* weight_files.c - one safetensors file, or shards with an index; and windows by name in them. */
+/* weight_files.c - one safetensors file, or shards with an index, or what is there instead; and
+ * windows by name in them. */
 #include "runtime/checkpoint/weight_files.h"
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/open_file.h"
+#include "estimator/base/stand_in.h"
 #include "estimator/gguf/gguf_file.h"
-#include "runtime/checkpoint/absent_weights.h"
 #include "runtime/checkpoint/adapter_config.h"
 #include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/gguf_weights.h"
@@ -14,12 +15,73 @@
 #include "runtime/checkpoint/read_file.h"
 #include "runtime/checkpoint/save_set.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define DOWNLOAD "`plimsoll fetch OWNER/NAME` downloads all of it"
+
+/* --- what is there in place of the files ------------------------------------------------------ */
+
+pl_err pl_weight_files_absent(const char *dir, const char *stem, pl_err absent, struct pl_diag *d) {
+    char *name;
+    const struct pl_stand_in *is;
+    PL_TRY(pl_stand_in_list(dir, stem, &name, &is, d));
+    pl_diag_at(d, absent, dir, 0, 0,
+               "%s has neither %s.safetensors nor %s.safetensors.index.json%s%s%s%s", dir, stem,
+               stem, is ? "; it has " : "", is ? name : "", is ? ": " : "", is ? is->what : "");
+    if (is) pl_stand_in_hint(is, dir, d);
+    free(name);
+    return absent;
+}
+
+/* The number of shards that the name of one ends with: model-00001-of-00003.safetensors. */
+static unsigned shards_of(const char *name) {
+    unsigned n = 0;
+    const char *of = strstr(name, "-of-");
+    return of && sscanf(of, "-of-%5u.safetensors", &n) == 1 ? n : 0;
+}
+
+/* A name in the directory that is a shard of another set, malloc'd; NULL: there is none. */
+static char *find_other_set(const char *dir, const char *name) {
+    const struct dirent *e;
+    const unsigned n = shards_of(name);
+    char *found = NULL;
+    DIR *list = opendir(dir);
+    while (list && n && !found && (e = readdir(list)))
+        if (shards_of(e->d_name) && shards_of(e->d_name) != n) found = pl_strdup(e->d_name);
+    if (list) closedir(list);
+    return found;
+}
+
+/* `missing` of the shards that the index names, `first` among them, are not there. */
+static pl_err report_missing(const struct pl_weight_files *f, const char *dir, const char *first,
+                             uint64_t missing, pl_err absent, struct pl_diag *d) {
+    const uint64_t n = json_object_size(f->shards);
+    const char *slash = strrchr(f->path, '/');
+    char *path = pl_path_join(dir, first), *other = find_other_set(dir, first), more[48];
+    snprintf(more, sizeof more, missing > 1 ? "and %llu more are missing" : "is missing",
+             (unsigned long long)missing - 1);
+    pl_err err = path ? pl_diag_at(d, absent, path, 0, 0,
+                                   "shard %s, named by %s, %s: %llu of %llu shards are there", path,
+                                   slash ? slash + 1 : f->path, more,
+                                   (unsigned long long)(n - missing), (unsigned long long)n)
+                      : pl_host_oom(d, "a path");
+    if (path && other)
+        pl_diag_hint(d, "%s is of another revision of the model: " DOWNLOAD, other);
+    else if (path)
+        pl_diag_hint(
+            d, "the same download again fetches what is missing: `plimsoll fetch OWNER/NAME`");
+    free(other);
+    free(path);
+    return err;
+}
+
+/* --- one file or several ---------------------------------------------------------------------- */
 
 PL_PRINTF(3, 4)
 static pl_err index_error(const struct pl_weight_files *f, struct pl_diag *d, const char *fmt,
@@ -77,7 +139,7 @@ static pl_err check_shards(const struct pl_weight_files *f, const char *dir, pl_
         if (pl_look_for(path) == PL_NOT_THERE && !missing++) first = shard;
         free(path);
     }
-    return missing ? pl_weight_files_missing(f, dir, first, missing, absent, d) : PL_ERR_OK;
+    return missing ? report_missing(f, dir, first, missing, absent, d) : PL_ERR_OK;
 }
 
 static pl_err open_shards(struct pl_weight_files *f, const char *dir, pl_err absent,

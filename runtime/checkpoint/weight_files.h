@@ -9,6 +9,9 @@
 pl_err pl_weight_files_open(struct pl_weight_files *f, const char *dir, const char *stem,
                             pl_err absent, struct pl_diag *d);
 void pl_weight_files_close(struct pl_weight_files *f);
+/* Reports `absent` with what the directory has instead of the files that are looked for, and what
+ * to do. */
+pl_err pl_weight_files_absent(const char *dir, const char *stem, pl_err absent, struct pl_diag *d);
 /* Fills file and entry, by the name of the window or else by its plain name; false when no file has
  * it. */
 bool pl_window_find(const struct pl_weight_files *f, struct pl_window *w);
