@@ -14,11 +14,11 @@
 #include "runtime/checkpoint/model_io.h"
 #include "runtime/checkpoint/read_file.h"
 #include "runtime/checkpoint/run_state.h"
+#include "runtime/checkpoint/share.h"
 #include "runtime/checkpoint/tensor_io.h"
 #include "runtime/checkpoint/weight_files.h"
 #include "runtime/checkpoint/window_load.h"
 #include "runtime/checkpoint/window_resolve.h"
-#include "runtime/checkpoint/window_save.h"
 #include "runtime/checkpoint/window_write.h"
 #include "runtime/checkpoint/windows.h"
 

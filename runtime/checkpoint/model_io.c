@@ -11,12 +11,12 @@
 #include "runtime/checkpoint/plain_names.h"
 #include "runtime/checkpoint/read_file.h"
 #include "runtime/checkpoint/save_set.h"
+#include "runtime/checkpoint/share.h"
 #include "runtime/checkpoint/surplus.h"
 #include "runtime/checkpoint/tensor_io.h"
 #include "runtime/checkpoint/weight_files.h"
 #include "runtime/checkpoint/window_load.h"
 #include "runtime/checkpoint/window_resolve.h"
-#include "runtime/checkpoint/window_save.h"
 #include "runtime/checkpoint/window_write.h"
 #include "runtime/checkpoint/windows.h"
 

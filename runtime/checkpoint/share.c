@@ -5,7 +5,6 @@
 #include "runtime/checkpoint/cut.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/tensor_io.h"
-#include "runtime/checkpoint/window_write.h"
 #include "runtime/comm/comm.h"
 
 #include <stdio.h>
@@ -40,8 +39,9 @@ static bool is_cut(const struct pl_tensor_io *io, const struct pl_window *w) {
     return io->cut && pl_cut_is_cut(io->cut, w->tensor);
 }
 
-bool pl_windows_are_shared(const struct pl_windows *w, uint32_t begin, uint32_t end,
-                           const struct pl_tensor_io *io) {
+/* True if windows [begin, end) are a file that all ranks write. The same on every rank. */
+static bool are_shared(const struct pl_windows *w, uint32_t begin, uint32_t end,
+                       const struct pl_tensor_io *io) {
     for (uint32_t i = begin; i < end; i++)
         if (is_cut(io, &w->items[i])) return true;
     return tensor_bytes(w, begin, end) > PL_SHARE_LEAST;
@@ -195,12 +195,33 @@ static pl_err share(struct shared_file *f, struct pl_diag *d) {
     return gather_and_list(f, all, d);
 }
 
-pl_err pl_windows_share(const struct pl_windows *w, uint32_t begin, uint32_t end,
-                        const struct pl_tensor_io *io, struct pl_outbox *o, const char *name,
-                        struct pl_diag *d) {
-    struct shared_file f = {
-        .w = w, .begin = begin, .end = end, .io = io, .outbox = o, .name = name};
-    pl_err err = share(&f, d);
-    pl_text_finish(&f.header);
+static pl_err save_alone(const struct pl_windows *w, uint32_t begin, uint32_t end,
+                         const struct pl_window_source *source, struct pl_outbox *o,
+                         const char *name, struct pl_diag *d) {
+    struct pl_text header = {0};
+    pl_err err = pl_windows_header(w, begin, end, &header, d);
+    if (err != PL_ERR_OK) goto out;
+    PL_TRY_GOTO(pl_outbox_open(o, name, d), out);
+    PL_TRY_GOTO(pl_outbox_write(o, header.data, header.len, d), out);
+    for (uint32_t i = begin; i < end; i++)
+        PL_TRY_GOTO(source->write(source->ctx, &w->items[i], o, d), out);
+    err = pl_outbox_close(o, d);
+out:
+    pl_text_finish(&header);
     return err;
+}
+
+pl_err pl_windows_save(const struct pl_windows *w, uint32_t begin, uint32_t end,
+                       const struct pl_window_source *source, struct pl_outbox *o, const char *name,
+                       struct pl_diag *d) {
+    const struct pl_tensor_io *io = source->shares;
+    if (io && are_shared(w, begin, end, io)) {
+        struct shared_file f = {
+            .w = w, .begin = begin, .end = end, .io = io, .outbox = o, .name = name};
+        pl_err err = share(&f, d);
+        pl_text_finish(&f.header);
+        return err;
+    }
+    if (io && io->comm->world.rank != 0) return PL_ERR_OK;
+    return save_alone(w, begin, end, source, o, name, d);
 }

@@ -1,6 +1,7 @@
-/* share.h - files of tensors that all ranks of a machine write, each rank its own bytes of them.
+/* share.h - windows as one file of an outbox, which one process writes, or all ranks of a machine,
+ * each its own bytes of it.
  *
- * In: windows, and what each rank holds of their tensors.  Out: the bytes that one rank writes.
+ * In: windows, and what each rank holds of their tensors.  Out: the bytes that one process writes.
  * Needs: durable, cut, manifest, comm; one directory that all ranks see.
  *   H1  each byte has one writer. Of a tensor that is cut, a rank writes what it holds. What every
  *       rank holds is divided by place: of N ranks each writes an Nth of the file. The header, and
@@ -17,20 +18,17 @@
 #ifndef PL_RUNTIME_CHECKPOINT_SHARE_H
 #define PL_RUNTIME_CHECKPOINT_SHARE_H
 
-#include "runtime/checkpoint/durable.h"
-#include "runtime/checkpoint/tensor_io.h"
-#include "runtime/checkpoint/windows.h"
+#include "runtime/checkpoint/window_write.h"
 
 /* An fsync and three agreements take longer than to write so many bytes. What all ranks hold is
  * divided at multiples of it. */
 #define PL_SHARE_LEAST (UINT64_C(64) << 10)
 
-/* True if windows [begin, end) are a file that all ranks write. The same on every rank. */
-bool pl_windows_are_shared(const struct pl_windows *w, uint32_t begin, uint32_t end,
-                           const struct pl_tensor_io *io);
-/* This rank's part of that file, into the outbox of rank 0 or into one of the same directory. */
-pl_err pl_windows_share(const struct pl_windows *w, uint32_t begin, uint32_t end,
-                        const struct pl_tensor_io *io, struct pl_outbox *o, const char *name,
-                        struct pl_diag *d);
+/* Writes windows [begin, end) as one file of the outbox. Where files are shared, all ranks call it,
+ * each with the outbox of rank 0 or one of the same directory; a file that rank 0 writes alone is
+ * nothing to the others. */
+pl_err pl_windows_save(const struct pl_windows *w, uint32_t begin, uint32_t end,
+                       const struct pl_window_source *source, struct pl_outbox *o, const char *name,
+                       struct pl_diag *d);
 
 #endif

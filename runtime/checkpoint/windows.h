@@ -4,7 +4,7 @@
  * one to the other, and everything else in this room - load, save, initialise, resume - is a walk
  * over a list of windows.
  * In: program.  Out: lists, which weight_files.h and window_resolve.h find in files, window_load.h
- * reads and window_save.h writes.
+ * reads and share.h writes.
  * Needs: base, model, program.
  *   W1  a window is contiguous: rows of a fused matrix are, and vectors have one column
  *   W2  all windows of a list are found, with shape and type, before the first byte moves
