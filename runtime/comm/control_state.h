@@ -11,6 +11,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 /* The part of a rank that rank 0 holds for the next round. */
 struct pl_part {
@@ -53,7 +54,18 @@ pl_err pl_meet(struct pl_control *c, struct pl_meeting *m, struct pl_diag *d);
 void *pl_serve(void *control);
 
 /* Records the first loss only. Returns true if it is this one. Called with `lock` held. */
-bool pl_control_set_loss(struct pl_control *c, const struct pl_loss *loss);
-void pl_control_wake(struct pl_control *c);
+static inline bool pl_control_set_loss(struct pl_control *c, const struct pl_loss *loss) {
+    if (atomic_load(&c->lost)) return false;
+    c->loss = *loss;
+    atomic_store(&c->lost, true);
+    pthread_cond_broadcast(&c->moved);
+    return true;
+}
+/* Ends the thread's wait for a message. */
+static inline void pl_control_wake(struct pl_control *c) {
+    const uint64_t one = 1;
+    ssize_t written = c->wake >= 0 ? write(c->wake, &one, sizeof one) : 0;
+    (void)written; /* a full counter wakes it just as well */
+}
 
 #endif
