@@ -9,7 +9,6 @@
 #include "estimator/gate/estimate.h"
 #include "estimator/gate/gate.h"
 #include "runtime/admit/context.h"
-#include "runtime/admit/forecast.h"
 #include "runtime/checkpoint/cut.h"
 #include "runtime/checkpoint/run_state.h"
 #include "runtime/comm/comm.h"
@@ -28,6 +27,17 @@ struct pl_admission {
     const struct pl_teller *teller; /* nullable: hears which ranks are late */
     const struct pl_world *world;   /* nullable: this process is alone */
     uint32_t devices;               /* what `devices: auto` is; 0: not decided */
+};
+
+/* How long a step of a job will take, as far as earlier runs tell (speed.h). */
+#define PL_FORECASTS_JUDGED 8
+struct pl_forecast {
+    double nominal_step_seconds; /* of a mean step, on the nominal machine */
+    double ratio;                /* step_seconds over nominal; 0: nothing was measured here */
+    double step_seconds;         /* NaN without a ratio */
+    uint64_t params;             /* of the model that the last run trained */
+    uint32_t judged;             /* of the latest forecasts, PL_FORECASTS_JUDGED at most */
+    double off, most_off; /* |predicted / measured - 1| of those, median and worst; NaN: none */
 };
 
 /* The files that a run reads and writes, as found before any device is opened: those of the model,
