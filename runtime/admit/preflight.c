@@ -12,7 +12,6 @@
 #include "runtime/admit/device_choice.h"
 #include "runtime/admit/disk.h"
 #include "runtime/admit/generation_config.h"
-#include "runtime/admit/join.h"
 #include "runtime/admit/output_dir.h"
 #include "runtime/admit/preflight_data.h"
 #include "runtime/admit/preflight_files.h"

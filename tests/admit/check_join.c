@@ -5,8 +5,8 @@
 #include "estimator/config/job_text.h"
 #include "estimator/config/job_values.h"
 #include "estimator/config/validate.h"
+#include "runtime/admit/agreed.h"
 #include "runtime/admit/device_choice.h"
-#include "runtime/admit/join.h"
 #include "runtime/admit/rank_count.h"
 #include "runtime/kernels/back_ends.h"
 
