@@ -32,12 +32,13 @@ struct pl_adapter_config {
 /* PL_ERR_CHECKPOINT_FILE, _FORMAT, or _MISMATCH for A1; *c is then finished. */
 pl_err pl_adapter_config_read(struct pl_adapter_config *c, const char *dir, struct pl_diag *d);
 void pl_adapter_config_finish(struct pl_adapter_config *c); /* safe on {0} */
-/* The modules of a model that such an adapter sits on; PL_ERR_CHECKPOINT_MISMATCH. */
+/* Finds the modules of a model that such an adapter sits on; PL_ERR_CHECKPOINT_MISMATCH. */
 pl_err pl_adapter_config_targets(const struct pl_adapter_config *c, const struct pl_model *m,
                                  struct pl_targets *out, struct pl_diag *d);
 /* Gives a diagnosis that has no hint the name of the model that the adapter was trained on. */
 void pl_adapter_config_hint(const struct pl_adapter_config *c, struct pl_diag *d);
-/* PL_ERR_CHECKPOINT_MISMATCH with the path in front and the hint of a run that is to be resumed. */
+/* Returns PL_ERR_CHECKPOINT_MISMATCH; the message begins with the path, and the hint is that of a
+ * run that is to be resumed. */
 pl_err pl_adapter_config_refuse(const struct pl_adapter_config *c, struct pl_diag *d,
                                 const char *fmt, ...) PL_PRINTF(3, 4);
 

@@ -21,13 +21,13 @@ struct pl_companions {
     bool tokenizer_only;          /* no licences, and nothing about generation */
 };
 
-/* c: NULL = none. buffer[bytes] is what files pass through. */
+/* Writes them into the outbox; c NULL: none. Files pass through buffer[bytes]. */
 pl_err pl_companions_put(struct pl_outbox *o, const struct pl_companions *c, void *buffer,
                          uint64_t bytes, struct pl_diag *d);
 /* True, for pl_save_set_commit, if this is the template of an earlier save, which readers would
  * prefer to the one that the save at hand put elsewhere. */
 bool pl_companions_is_leftover(const char *name, const void *outbox);
-/* A file that pl_companions_put() may write. */
+/* True for a file that pl_companions_put() may write. */
 bool pl_companions_has(const char *name);
 
 #endif

@@ -10,11 +10,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* F32, BF16 and F16: what weights may be stored as. */
+/* True for F32, BF16 and F16, the types in which weights may be stored. */
 bool pl_convert_reads(enum pl_dtype t);
-/* n elements of type `from` at src to fp32. */
+/* Converts n elements of type `from` at src to fp32. */
 void pl_convert_to_f32(float *dst, const void *src, enum pl_dtype from, uint64_t n);
-/* n fp32 elements to type `to` (F32, BF16 or F16). */
+/* Converts n fp32 elements to type `to` (F32, BF16 or F16). */
 void pl_convert_from_f32(void *dst, const float *src, enum pl_dtype to, uint64_t n);
 
 #endif

@@ -25,7 +25,7 @@ struct pl_cut_range {
     uint64_t from, count, at;
 };
 
-/* held: of this rank; only its model has to last. */
+/* held: the program of this rank, of which only the model has to last. */
 pl_err pl_cut_init(struct pl_cut *c, const struct pl_program *held, struct pl_diag *d);
 void pl_cut_finish(struct pl_cut *c); /* leaves {0} */
 /* True if the numbers of a rank lie apart from each other in files: those of adapters on parameters
@@ -33,10 +33,10 @@ void pl_cut_finish(struct pl_cut *c); /* leaves {0} */
 bool pl_cut_is_scattered(const struct pl_cut *c);
 /* True if ranks hold different rows of a tensor of `whole`; else each holds all of it. */
 bool pl_cut_is_cut(const struct pl_cut *c, uint32_t tensor);
-/* The ranges of it that `rank` holds; returns how many there are. */
+/* Writes the ranges of it that `rank` holds; returns how many there are. */
 uint32_t pl_cut_ranges(const struct pl_cut *c, uint32_t tensor, uint32_t rank,
                        struct pl_cut_range out[PL_MAX_PARTS]);
-/* The part of `r` that lies in elements [from, from+n); false: none. */
+/* Writes the part of `r` that lies in elements [from, from+n); false: there is none. */
 static inline bool pl_cut_meet(struct pl_cut_range r, uint64_t from, uint64_t n,
                                struct pl_cut_range *out) {
     const uint64_t first = r.from > from ? r.from : from;

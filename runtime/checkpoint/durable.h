@@ -50,22 +50,24 @@ struct pl_file_id {
 };
 
 pl_err pl_outbox_init(struct pl_outbox *o, const char *dir, struct pl_diag *d);
-/* The outbox of the directory `path` lies in; *name is borrowed from path. */
+/* Makes the outbox of the directory in which `path` lies; *name is borrowed from path. */
 pl_err pl_outbox_init_file(struct pl_outbox *o, const char *path, const char **name,
                            struct pl_diag *d);
 pl_err pl_outbox_open(struct pl_outbox *o, const char *name, struct pl_diag *d);
 pl_err pl_outbox_write(struct pl_outbox *o, const void *data, uint64_t bytes, struct pl_diag *d);
-pl_err pl_outbox_close(struct pl_outbox *o, struct pl_diag *d); /* fsync, close */
-/* U4, in the process that makes the file: its length is set at once. */
+/* Syncs and closes the open file, and lists it. */
+pl_err pl_outbox_close(struct pl_outbox *o, struct pl_diag *d);
+/* Makes a shared file (U4): its length is set at once. */
 pl_err pl_outbox_open_shared(struct pl_outbox *o, const char *name, uint64_t bytes,
                              struct pl_file_id *id, struct pl_diag *d);
-/* U4, in the others. PL_ERR_CHECKPOINT_WRITE: there is none of that name, or it is another. */
+/* Opens a shared file in the other processes (U4). PL_ERR_CHECKPOINT_WRITE: there is none of that
+ * name, or it is another. */
 pl_err pl_outbox_join(struct pl_outbox *o, const char *name, const struct pl_file_id *id,
                       struct pl_diag *d);
-/* A stretch of an open file that is shared. Those that follow each other are one piece. */
+/* Writes a stretch of an open file that is shared. Those that follow each other are one piece. */
 pl_err pl_outbox_write_at(struct pl_outbox *o, uint64_t at, const void *data, uint64_t bytes,
                           struct pl_diag *d);
-/* fsync, close. Nothing is listed: one process knows no more than its own pieces. */
+/* Syncs and closes it. Nothing is listed: one process knows no more than its own pieces. */
 pl_err pl_outbox_close_shared(struct pl_outbox *o, struct pl_diag *d);
 /* Opens, writes and closes one file. */
 pl_err pl_outbox_put(struct pl_outbox *o, const char *name, const void *data, uint64_t bytes,
@@ -80,7 +82,8 @@ void pl_outbox_finish(struct pl_outbox *o);
 
 pl_err pl_dir_create(const char *path, struct pl_diag *d);
 pl_err pl_dir_sync(const char *path, struct pl_diag *d);
-/* The directory that a new directory is named in: a power cut must not take the name away. */
+/* Syncs the directory in which a new directory has its name: a power cut must not take that
+ * away. */
 pl_err pl_dir_sync_parent(const char *path, struct pl_diag *d);
 pl_err pl_path_rename(const char *from, const char *to, struct pl_diag *d);
 /* Removes a file; one that does not exist is OK. */
@@ -98,7 +101,7 @@ pl_err pl_tree_remove(const char *path, struct pl_diag *d);
 pl_err pl_dir_clear(const char *path, bool (*unwanted)(const char *name, const void *ctx),
                     const void *ctx, struct pl_diag *d);
 
-/* Whole small text file, crash-safe (temp, fsync, rename, fsync directory). */
+/* Writes a whole small text file, crash-safe (temp, fsync, rename, fsync directory). */
 pl_err pl_file_write(const char *path, const char *text, uint64_t bytes, struct pl_diag *d);
 
 /* Fault injection: the at-th call of open-for-writing, write, truncation, fsync, close, rename,

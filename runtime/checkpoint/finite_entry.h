@@ -9,11 +9,12 @@
 #include "estimator/ops/finite.h"
 #include "runtime/checkpoint/safetensors.h"
 
-/* n elements of an entry from `first` on: PL_ERR_CHECKPOINT_FORMAT names tensor and element. */
+/* Checks n elements of an entry from `first` on: PL_ERR_CHECKPOINT_FORMAT names tensor and
+ * element. */
 pl_err pl_finite_check(const struct pl_st_file *f, const struct pl_st_entry *e, const void *p,
                        uint64_t first, uint64_t n, struct pl_diag *d);
-/* All of an entry, through a buffer of a multiple of 8 bytes. Bytes are read of types that may be
- * other than finite, and only of those. */
+/* Checks all of an entry, through a buffer of a multiple of 8 bytes. Bytes are read of types that
+ * may be other than finite, and only of those. */
 pl_err pl_finite_read(const struct pl_st_file *f, const struct pl_st_entry *e, void *buf,
                       uint64_t buf_bytes, struct pl_diag *d);
 

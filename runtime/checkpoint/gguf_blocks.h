@@ -11,7 +11,7 @@
 
 /* Writes the values of one block. */
 typedef void pl_gguf_decode_fn(const unsigned char *block, float *out);
-/* NULL: blocks of this type are not read. */
+/* Returns the decoder of a type; NULL: its blocks are not read. */
 pl_gguf_decode_fn *pl_gguf_decoder(uint32_t type_id);
 
 #endif

@@ -18,8 +18,8 @@ enum pl_gguf_change { PL_GGUF_AS_IS, PL_GGUF_QUERY_ROWS, PL_GGUF_KEY_ROWS };
  * false for a tensor that no model of transformers has, such as tables of rotary factors. */
 bool pl_gguf_name_of_file(const char *architecture, const struct pl_gguf_string *gguf,
                           char out[128], enum pl_gguf_change *change);
-/* The name of a module's weight in layer `layer` of a GGUF model, without `.weight`; false for a
- * row without a module. */
+/* Writes the name of a module's weight in layer `layer` of a GGUF model, without `.weight`; false
+ * for a row without a module. */
 bool pl_gguf_module_name(const struct pl_param_row *row, uint64_t layer, char out[PL_GGUF_MODULE]);
 
 #endif

@@ -36,16 +36,16 @@ char *pl_digest_text(uint64_t xxh64, char buf[PL_DIGEST_TEXT]);
 pl_err pl_file_digest_read(const char *path, struct pl_file_digest *out, struct pl_diag *d);
 pl_err pl_manifest_add(json_t *files, const char *name, const struct pl_file_digest *digest,
                        struct pl_diag *d);
-/* M2: of pieces [n], n >= 1; one alone is listed as the file that it is. */
+/* Lists a file of pieces [n], n >= 1 (M2); one alone is listed as the file that it is. */
 pl_err pl_manifest_add_pieces(json_t *files, const char *name, const struct pl_file_piece *pieces,
                               uint32_t n, struct pl_diag *d);
 /* True if a file of it has pieces: versions before them cannot check it. */
 bool pl_manifest_has_pieces(json_t *files);
-/* One entry of a manifest against the file of that name in `dir`. PL_ERR_CHECKPOINT_FILE: it is
- * missing or cannot be read; PL_ERR_CHECKPOINT_FORMAT: its bytes are others. */
+/* Checks one entry of a manifest against the file of that name in `dir`. PL_ERR_CHECKPOINT_FILE: it
+ * is missing or cannot be read; PL_ERR_CHECKPOINT_FORMAT: its bytes are others. */
 pl_err pl_manifest_check_file(const char *dir, const char *name, const json_t *entry,
                               struct pl_diag *d);
-/* Every entry; stops at the first that is wrong. */
+/* Checks every entry; stops at the first that is wrong. */
 pl_err pl_manifest_check(json_t *files, const char *dir, struct pl_diag *d);
 
 #endif

@@ -76,14 +76,14 @@ struct pl_merge_target {
     const struct pl_companions *companions;
     uint64_t shard_bytes;
 };
-/* The weights in the types that pl_windows_set_dtype() decided. */
+/* Writes the weights in the types that pl_windows_set_dtype() decided. */
 pl_err pl_merge_files_write(struct pl_merge_files *f, const struct pl_merge_work *work,
                             const struct pl_merge_target *target, struct pl_diag *d);
 
-/* n elements of a resolved window from `first` on, as fp32, through raw; any n. F5 */
+/* Reads n elements of a resolved window from `first` on, as fp32, through raw; any n (F5). */
 pl_err pl_window_values(const struct pl_window *w, uint64_t first, uint64_t n,
                         const struct pl_merge_buffers *buffers, float *out, struct pl_diag *d);
-/* n fp32 values, those of a window from `first` on, in another type. F5 */
+/* Rounds n fp32 values, those of a window from `first` on, to another type (F5). */
 pl_err pl_window_round(const struct pl_window *w, enum pl_dtype to, const float *values,
                        uint64_t first, uint64_t n, void *out, struct pl_diag *d);
 

@@ -10,12 +10,13 @@
 
 #include "runtime/checkpoint/windows.h"
 
-/* PL_ERR_CHECKPOINT_FORMAT: P2, or a file that holds an adapter together with its base. */
+/* Lists the plain names. PL_ERR_CHECKPOINT_FORMAT: P2, or a file that holds an adapter together
+ * with its base. */
 pl_err pl_plain_names_make(struct pl_weight_files *f, struct pl_diag *d);
 void pl_plain_names_finish(struct pl_weight_files *f);
 /* Fills file and entry of a window by the plain name of what it asks for; false: there is none. */
 bool pl_plain_names_find(const struct pl_weight_files *f, struct pl_window *w);
-/* A line where windows were found under other names than their own. */
+/* Adds a line where windows were found under other names than their own. */
 void pl_plain_names_note(const struct pl_windows *w, const struct pl_weight_files *f,
                          struct pl_text *notes);
 /* Adds to a message what the files have in place of a tensor that is missing, unless it is another

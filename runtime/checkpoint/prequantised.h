@@ -11,7 +11,7 @@ pl_err pl_window_find_codes(struct pl_window *w, const struct pl_weight_files *f
                             struct pl_diag *d);
 pl_err pl_window_load_codes(const struct pl_window *w, const struct pl_tensor_io *io,
                             struct pl_diag *d);
-/* The same of codes that files hold as MXFP4. */
+/* These do the same for codes that files hold as MXFP4. */
 pl_err pl_window_check_mxfp4(const struct pl_window *w, pl_err err, struct pl_diag *d);
 pl_err pl_window_load_mxfp4(const struct pl_window *w, const struct pl_tensor_io *io,
                             struct pl_diag *d);

@@ -37,21 +37,21 @@ pl_err pl_io_divide_staging(const struct pl_tensor_io *io, uint64_t raw_bytes,
                             uint64_t values_bytes, uint64_t out_bytes, struct pl_io_piece *out,
                             struct pl_diag *d);
 
-/* n elements of `src` to element `element` of a job tensor; the copy is over when this returns. */
+/* Copies n elements of `src` to element `element` of a job tensor, and waits for the end. */
 pl_err pl_io_upload(const struct pl_tensor_io *io, uint32_t tensor, uint64_t element,
                     const void *src, uint64_t n, struct pl_diag *d);
-/* n elements of a job tensor to `dst`. Where ranks hold parts of it, all ranks call this: rank 0
- * gets the elements of all or, where files are shared, each rank its own. */
+/* Copies n elements of a job tensor to `dst`. Where ranks hold parts of it, all ranks call this:
+ * rank 0 gets the elements of all or, where files are shared, each rank its own. */
 pl_err pl_io_download(const struct pl_tensor_io *io, uint32_t tensor, uint64_t element, void *dst,
                       uint64_t n, struct pl_diag *d);
 
-/* The device whose kernel of this kind reaches a tensor; NULL: there is none. */
+/* Returns the device whose kernel of this kind reaches a tensor; NULL: there is none. */
 struct pl_device *pl_io_kernel_device(const struct pl_tensor_io *io, uint32_t tensor,
                                       enum pl_op_kind kind);
-/* Runs it, and waits: staging is free again. */
+/* Runs a kernel there, and waits: staging is free again. */
 pl_err pl_io_run(const struct pl_tensor_io *io, struct pl_device *on, uint32_t tensor,
                  enum pl_op_kind kind, const struct pl_call *c, struct pl_diag *d);
-/* n elements of a job tensor from `element` on, as a kernel's operand. */
+/* Returns n elements of a job tensor from `element` on, as a kernel's operand. */
 struct pl_view pl_io_view(const struct pl_tensor_io *io, uint32_t tensor, uint64_t element,
                           uint64_t n);
 

@@ -16,14 +16,14 @@ struct pl_window_source {
     void *buffer;                      /* for copies of small files */
     uint64_t buffer_bytes;
 };
-/* The tensors of a running job; *io is borrowed. */
+/* Returns a source of the tensors of a running job; *io is borrowed. */
 struct pl_window_source pl_window_source_device(const struct pl_tensor_io *io);
-/* The safetensors header of windows [begin, end). */
+/* Writes the safetensors header of windows [begin, end). */
 pl_err pl_windows_header(const struct pl_windows *w, uint32_t begin, uint32_t end,
                          struct pl_text *out, struct pl_diag *d);
-/* Elements [from, from+n) of the tensor of a window, counted from its first one, to their places in
- * a shared file, where the window begins at byte `at`. Of a turned window they are whole columns of
- * the file. */
+/* Writes elements [from, from+n) of the tensor of a window, counted from its first one, to their
+ * places in a shared file, where the window begins at byte `at`. Of a turned window they are whole
+ * columns of the file. */
 pl_err pl_window_save_part(const struct pl_window *w, const struct pl_tensor_io *io, uint64_t from,
                            uint64_t n, struct pl_outbox *o, uint64_t at, struct pl_diag *d);
 /* A rank that writes no files calls this while rank 0 saves these windows (cut.h, K1). */

@@ -1,4 +1,4 @@
-/* windows.h - which tensor of a file is which stretch of which tensor of the program.
+/* windows.h - each tensor of a file as a stretch of a tensor of the program.
  *
  * Files keep Hugging Face's split names; the program computes with fused matrices. A window ties
  * one to the other, and everything else in this room - load, save, initialise, resume - is a walk
@@ -62,8 +62,8 @@ static inline uint64_t pl_window_matrices(const struct pl_window *w) {
     return w->matrices ? w->matrices : 1;
 }
 
-/* The elements of the tensors of a quantised window that the codes and scales of a matrix begin
- * with. */
+/* The elements of the tensors of a quantised window with which the codes and scales of a matrix
+ * begin. */
 struct pl_codes_place {
     uint64_t codes, absmax, absmax8;
 };
@@ -91,27 +91,28 @@ struct pl_weight_files {
 pl_err pl_windows_add_model(struct pl_windows *w, const struct pl_program *p, struct pl_diag *d);
 /* Adds the modules that are trained whole, too. */
 pl_err pl_windows_add_adapter(struct pl_windows *w, const struct pl_program *p, struct pl_diag *d);
-/* States and masters of the windows of `base`: NAME.exp_avg, NAME.exp_avg_sq, NAME.master. */
+/* Adds the states and masters of the windows of `base`: NAME.exp_avg, NAME.exp_avg_sq,
+ * NAME.master. */
 pl_err pl_windows_add_states(struct pl_windows *w, const struct pl_windows *base,
                              const struct pl_program *p, struct pl_diag *d);
 void pl_windows_finish(struct pl_windows *w); /* frees; leaves {0} */
-/* One window more, for lists without a program. */
+/* Adds one window, for lists without a program. */
 pl_err pl_windows_append(struct pl_windows *w, const struct pl_window *item, struct pl_diag *d);
-/* The window of a tensor in the files of a model, with its name and shape and nothing else. `which`
- * counts pl_model_row_tensors(). */
+/* Returns the window of a tensor in the files of a model, with its name and shape and nothing else.
+ * `which` counts pl_model_row_tensors(). */
 struct pl_window pl_window_of_row(const struct pl_param_row *row, uint64_t layer, uint32_t which);
 /* Writes the shape that files have; returns its rank. */
 uint32_t pl_window_shape(const struct pl_window *w, uint64_t out[3]);
 /* True if a tensor of a file has that shape; `wanted` gets its text. */
 bool pl_window_fits(const struct pl_window *w, const struct pl_st_entry *e,
                     char wanted[PL_ST_SHAPE_TEXT]);
-/* The window of the A or B matrix (`letter`) of an adapter of rank r, with its name and shape and
- * nothing else. `which` counts pl_model_row_tensors(); `adapted` are the rows with adapters in the
- * layer, which decide PEFT's names for parameters of experts. */
+/* Returns the window of the A or B matrix (`letter`) of an adapter of rank r, with its name and
+ * shape and nothing else. `which` counts pl_model_row_tensors(); `adapted` are the rows with
+ * adapters in the layer, which decide PEFT's names for parameters of experts. */
 struct pl_window pl_window_of_adapter(const struct pl_model *m, const struct pl_param_row *row,
                                       uint64_t layer, uint32_t which, pl_row_set adapted,
                                       uint64_t r, char letter);
-/* PEFT's name of a module that is trained whole. */
+/* Writes PEFT's name of a module that is trained whole. */
 void pl_window_whole_name(const struct pl_param_row *row, char out[PL_WINDOW_NAME]);
 /* Counts how many whole columns of a turned window `elements` of it are. */
 uint64_t pl_window_columns(const struct pl_window *w, uint64_t elements);
