@@ -11,8 +11,9 @@
 #include "estimator/config/spec.h"
 #include "estimator/model/model.h"
 
-/* *names: {0} before; holds the lists that *out borrows, and is the caller's to finish always.
- * CHECKPOINT_MISMATCH: the file names modules by a pattern, or layers other than the last ones. */
+/* Reads the file. *names is {0} before; it holds the lists that *out borrows, and is the caller's
+ * to finish always. CHECKPOINT_MISMATCH: it asks for what is not read (adapter_config.h), or fits
+ * another model. */
 pl_err pl_adapter_job_read(struct pl_job *names, const struct pl_model *m, const char *dir,
                            struct pl_adapter_facts *out, struct pl_diag *d);
 

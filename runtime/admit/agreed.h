@@ -19,20 +19,20 @@
 
 #include "runtime/admit/admission.h"
 
-/* The job's devices become the ranks that were started, its device one that no other rank of this
- * machine has. COMM_INIT: another number of ranks was started than `devices` asks for.
- * CONFIG_CONFLICT: it asks for what several ranks cannot have. */
+/* Takes the identity into the job: its devices become the ranks that were started, its device one
+ * that no other rank of this machine has. COMM_INIT: another number of ranks was started than
+ * `devices` asks for. CONFIG_CONFLICT: it asks for what several ranks cannot have. */
 pl_err pl_ranks_join(struct pl_spec *spec, const struct pl_world *world, struct pl_diag *d);
 /* Connects to the other ranks; teller (nullable) hears which are late. COMM_INIT; of all of these
  * COMM_PEER_LOST. */
 pl_err pl_agreed_meet(struct pl_preflight *pf, const struct pl_teller *teller, struct pl_diag *d);
-/* *b becomes as small as that of the rank that has the least; it is named (spec.h) if that of any
- * rank is. */
+/* Agrees on the budget: *b becomes as small as that of the rank that has the least; it is named
+ * (spec.h) if that of any rank is. */
 pl_err pl_agreed_budget(struct pl_preflight *pf, struct pl_budget *b, struct pl_diag *d);
-/* open: *sharding was decided by this rank, and becomes that of all. */
+/* Agrees on the sharding. open: *sharding was decided by this rank, and becomes that of all. */
 pl_err pl_agreed_sharding(struct pl_preflight *pf, bool open, uint32_t *sharding,
                           struct pl_diag *d);
-/* Micro-batch, level and chunks of *q, where its job leaves them open. */
+/* Agrees on micro-batch, level and chunks of *q, where its job leaves them open. */
 pl_err pl_agreed_decision(struct pl_preflight *pf, struct pl_question *q, struct pl_diag *d);
 
 #endif

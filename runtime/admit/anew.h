@@ -26,7 +26,8 @@ struct pl_anew {
  * and do not copy it. */
 pl_err pl_anew_decide(struct pl_preflight *pf, uint32_t batch_size, uint64_t have_bytes,
                       const struct pl_planned *known, struct pl_anew *a, struct pl_diag *d);
-/* Into job, plan, verdict and record of *pf. Nothing may use the plan of before any more. */
+/* Takes the decisions into job, plan, verdict and record of *pf. Nothing may use the plan of before
+ * any more. */
 pl_err pl_anew_take(struct pl_preflight *pf, struct pl_anew *a, struct pl_diag *d);
 void pl_anew_finish(struct pl_anew *a); /* leaves {0} */
 

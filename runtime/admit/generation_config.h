@@ -14,8 +14,8 @@
 #include "estimator/base/text.h"
 #include "estimator/model/model.h"
 
-/* `config_path` names the config.json next to it. PL_ERR_HOST_OOM. */
-pl_err pl_generation_config_take(const char *config_path, struct pl_model *m,
-                                 struct pl_text *notes, struct pl_diag *d);
+/* Reads the file next to the config.json that `config_path` names. PL_ERR_HOST_OOM. */
+pl_err pl_generation_config_take(const char *config_path, struct pl_model *m, struct pl_text *notes,
+                                 struct pl_diag *d);
 
 #endif

@@ -18,9 +18,10 @@ struct pl_memory {    /* all borrowed */
         const char *key, *value;
     } of[PL_MEMORY_OWNERS]; /* whom an entry belongs to, besides this build; a NULL key ends it */
 };
-/* The entry, a new reference; NULL: none. *broken (nullable): there is a file that is no memory. */
+/* Returns the entry, a new reference; NULL: there is none. *broken (nullable): there is a file that
+ * is no memory. */
 json_t *pl_memory_find(const struct pl_memory *m, bool *broken);
-/* In place of the entry that was there; steals `figures`, NULL included. */
+/* Puts an entry in place of the one that was there; steals `figures`, NULL included. */
 void pl_memory_put(const struct pl_memory *m, json_t *figures);
 
 #endif

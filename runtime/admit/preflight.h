@@ -21,12 +21,12 @@
  * finish it in every case. */
 pl_err pl_preflight_init(struct pl_preflight *pf, const struct pl_job *job,
                          const struct pl_admission *how, struct pl_diag *d);
-/* *devices: how many a job that is to be trained on this machine has, `auto` as rank_count.h
- * decides it. */
+/* Counts the devices: *devices is how many a job that is to be trained on this machine has, `auto`
+ * as rank_count.h decides it. */
 pl_err pl_preflight_count_ranks(const struct pl_job *job, uint32_t *devices, struct pl_text *notes,
                                 struct pl_diag *d);
-/* Model facts, data and the walk over it alone, for looking at the samples; no device is asked.
- * progress is nullable. */
+/* Reads model facts and data, and makes the walk over them, for looking at the samples; no device
+ * is asked. progress is nullable. */
 pl_err pl_preflight_read_data(struct pl_preflight *pf, const struct pl_job *job,
                               struct pl_progress *progress, struct pl_diag *d);
 /* Decides the rest of the job: dtype as the checkpoint's where none is given, the adapter's rank

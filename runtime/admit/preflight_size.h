@@ -12,11 +12,12 @@ struct pl_question;
 struct pl_spec;
 struct pl_text;
 
-/* The plan and the verdict where batch_size is given; under `auto` those of one sample. */
+/* Makes the plan and the verdict where batch_size is given; under `auto` those of one sample. */
 pl_err pl_preflight_size(struct pl_preflight *pf, struct pl_diag *d);
-/* The plan of pf->q and its verdict, from pf->search.planned where that is the plan. */
+/* Makes the plan of pf->q and its verdict, from pf->search.planned where that is the plan. */
 pl_err pl_preflight_plan(struct pl_preflight *pf, struct pl_diag *d);
-/* The plan that runs, or, before the data of a job with `batch_size: auto`, that of one sample. */
+/* Returns the plan that runs, or, before the data of a job with `batch_size: auto`, that of one
+ * sample. */
 const struct pl_planned *pl_preflight_planned(const struct pl_preflight *pf);
 /* Decides what follows from the rows: the micro-batch of `auto`, steps. */
 pl_err pl_preflight_settle(struct pl_preflight *pf, struct pl_diag *d);

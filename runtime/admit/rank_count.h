@@ -12,7 +12,7 @@
 #include "estimator/config/job.h"
 #include "estimator/model/model.h"
 
-/* notes (nullable) gets a line where there are several GPUs. */
+/* Decides how many they are. notes (nullable) gets a line where there are several GPUs. */
 pl_err pl_rank_count_decide(const struct pl_job *job, const struct pl_model *m, uint32_t *devices,
                             struct pl_text *notes, struct pl_diag *d);
 

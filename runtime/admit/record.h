@@ -17,21 +17,21 @@
 
 #include <jansson.h>
 
-/* An object that the caller owns. Until pf->settled the rows that the data decide are left out.
- * PL_ERR_DATA_FILE: a data file cannot be read any more. */
+/* Makes the record, an object that the caller owns. Until pf->settled the rows that the data decide
+ * are left out. PL_ERR_DATA_FILE: a data file cannot be read any more. */
 pl_err pl_record_make(const struct pl_preflight *pf, json_t **out, struct pl_diag *d);
-/* The rows of keys, as they are decided now. */
+/* Writes the rows of keys again, as they are decided now. */
 pl_err pl_record_renew(const struct pl_preflight *pf, json_t *record, struct pl_diag *d);
 /* Reads what identifies the base weights, for the records that follow; nothing where there are
  * none. */
 pl_err pl_record_identify_weights(struct pl_preflight *pf, struct pl_diag *d);
-/* `record` against that of the checkpoint which is resumed, where one is:
+/* Compares `record` with that of the checkpoint which is resumed, where one is:
  * PL_ERR_CHECKPOINT_MISMATCH with the list of what differs in meaning, unless `resume: force`,
  * which makes it a line of `notes`, as what may differ is. What differs in form is refused in any
  * case. */
 pl_err pl_record_check_resumed(const struct pl_preflight *pf, const json_t *record,
                                struct pl_text *notes, struct pl_diag *d);
-/* The value of one row; NULL: there is none. */
+/* Returns the value of one row; NULL: there is none. */
 const char *pl_record_get(const json_t *record, const char *row);
 
 /* "key: old -> new; ..." of the rows that differ. */

@@ -11,7 +11,7 @@
 
 #include "runtime/admit/admission.h"
 
-/* Leaves alone what is not open. The steps are counted. */
+/* Decides the key where the job leaves it open, once the steps are counted. */
 void pl_preflight_decide_reference(struct pl_preflight *pf);
 
 #endif

@@ -26,7 +26,8 @@
 struct pl_forecast;
 struct pl_preflight;
 
-/* From the plan and the data of *pf. notes gets a line where the file is broken. */
+/* Makes a forecast from the plan and the data of *pf. notes gets a line where the file is
+ * broken. */
 void pl_forecast_init(struct pl_forecast *f, const struct pl_preflight *pf, struct pl_text *notes);
 
 #define PL_PACE_STEPS 256 /* the latest ones count */

@@ -40,7 +40,7 @@ struct pl_world {
     char address[PL_HOST_NAME];      /* address of rank 0; MASTER_ADDR, "" = not given */
     uint16_t port;                   /* MASTER_PORT; 0 = not given */
 };
-/* COMM_INIT: variables contradict each other, or are not numbers. */
+/* Reads the identity. COMM_INIT: variables contradict each other, or are not numbers. */
 pl_err pl_world_init(struct pl_world *out, struct pl_diag *d);
 
 /* Bytes to be sent to or received from another rank. Moves between two ranks are matched in
@@ -140,9 +140,9 @@ pl_err pl_comm_check(struct pl_comm *c, struct pl_diag *d);
 /* Tells the others why this rank ends, so that they do not count it as lost: their error names the
  * rank and `why`, and has the cause. Only close may follow. */
 void pl_comm_fail(struct pl_comm *c, pl_err cause, const char *why);
-/* pl_comm_fail for a refusal that other ranks may report as well, of which a reader needs one: it
- * waits a moment for the ranks before this one. If another rank ended by `cause`, which then
- * reports it, d->cause is set to `cause`. d (nullable): the refusal. */
+/* Does what pl_comm_fail does, for a refusal that other ranks may report as well, of which a reader
+ * needs one: it waits a moment for the ranks before this one. If another rank ended by `cause`,
+ * which then reports it, d->cause is set to `cause`. d (nullable): the refusal. */
 void pl_comm_refuse(struct pl_comm *c, pl_err cause, struct pl_diag *d);
 
 #endif

@@ -50,7 +50,7 @@ struct pl_control {
 
 /* Makes the links and learns the hosts, before there is a thread (meet.c). */
 pl_err pl_meet(struct pl_control *c, struct pl_meeting *m, struct pl_diag *d);
-/* The thread (serve.c). */
+/* Serves the connections until the caller leaves, as the thread (serve.c). */
 void *pl_serve(void *control);
 
 /* Records the first loss only. Returns true if it is this one. Called with `lock` held. */

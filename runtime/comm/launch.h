@@ -15,9 +15,10 @@
 
 #include <signal.h>
 
-#define PL_JOB_TOKEN "PLIMSOLL_JOB_TOKEN" /* variable with the token by which ranks of a job know
+#define PL_JOB_TOKEN                                                                               \
+    "PLIMSOLL_JOB_TOKEN"                /* variable with the token by which ranks of a job know
                                              each other */
-#define PL_LAUNCHED  "PLIMSOLL_LAUNCHED"  /* set in the ranks of pl_launch */
+#define PL_LAUNCHED "PLIMSOLL_LAUNCHED" /* set in the ranks of pl_launch */
 
 /* The rank that a signal ended, and the signal; 0 = none. */
 struct pl_fallen {

@@ -11,9 +11,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* NULL: it is not there or cannot be loaded; dlerror() may say why. */
+/* Opens a library. NULL: it is not there or cannot be loaded; dlerror() may say why. */
 void *pl_library_open(const char *name, int flags);
-/* The path of the file `name` of a wheel, for a program in `folder`. False: there is none. */
+/* Writes the path of the file `name` of a wheel, for a program in `folder`. False: there is
+ * none. */
 bool pl_library_in_wheel(const char *folder, const char *name, char *path, size_t size);
 
 #endif

@@ -20,7 +20,7 @@ struct pl_pmi {
     char lines[PL_RANKS_MAX][PL_PMI_LINE];
     bool waits[PL_RANKS_MAX];   /* in the barrier */
     bool aborted[PL_RANKS_MAX]; /* it asked to be ended, and may be waiting for it */
-    char *store;              /* "key\0value\0..." */
+    char *store;                /* "key\0value\0..." */
     uint32_t store_bytes;
 };
 

@@ -43,7 +43,7 @@ struct pl_run_log {
     bool ended;                     /* the run that wrote last has written its summary */
 };
 
-/* On failure *h is empty. A missing file is PL_ERR_IO. */
+/* Reads a log. On failure *h is empty. A missing file is PL_ERR_IO. */
 pl_err pl_run_log_read(const char *path, struct pl_run_log *h, struct pl_diag *d);
 void pl_run_log_finish(struct pl_run_log *h); /* leaves {0} */
 /* Returns the values of a column, [n] of the table; NULL: no line has the key. */

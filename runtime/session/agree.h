@@ -26,7 +26,7 @@ struct pl_rank_tally {
     uint64_t registered_bytes; /* of its arenas, with what connects them */
     double wait_seconds;       /* of the host, for other ranks */
 };
-/* all[rank] of every rank, on every rank. */
+/* Writes all[rank] of every rank, on every rank. */
 pl_err pl_session_tally(struct pl_session *s, const struct pl_books *books,
                         struct pl_rank_tally all[PL_RANKS_MAX], struct pl_diag *d);
 
@@ -44,8 +44,8 @@ struct pl_outcome pl_session_agree(struct pl_session *s, struct pl_outcome mine,
 pl_err pl_session_share_rows(struct pl_session *s, void *rows, uint32_t bytes, const uint32_t *of,
                              uint64_t n, struct pl_diag *d);
 
-/* Every rank takes the token that rank 0 has chosen: logits may differ in their last bits between
- * processors. Alone: as it is. COMM_PEER_LOST. */
+/* Makes every rank take the token that rank 0 has chosen: logits may differ in their last bits
+ * between processors. Alone: as it is. COMM_PEER_LOST. */
 pl_err pl_session_follow_leader(struct pl_session *s, int32_t *id, struct pl_diag *d);
 
 #endif

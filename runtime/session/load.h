@@ -13,7 +13,7 @@ pl_err pl_session_load(struct pl_session *s, struct pl_diag *d);
 /* Reads the files of the base once more, after it computed what is not finite:
  * PL_ERR_CHECKPOINT_FORMAT names the first number of theirs that is not. */
 pl_err pl_session_check_base(const struct pl_session *s, struct pl_diag *d);
-/* The table of long sequences to the frequencies of the micro-batch's longest (dynamic). */
+/* Fills the table of long sequences with the frequencies of the micro-batch's longest (dynamic). */
 pl_err pl_session_follow_length(struct pl_session *s, struct pl_diag *d);
 
 #endif

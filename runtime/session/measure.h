@@ -8,9 +8,9 @@
 #include "runtime/session/session.h"
 
 double pl_session_clock(void); /* monotonic seconds */
-/* S4. Nothing on the CPU. */
+/* Measures the context (S4); on the CPU it does nothing. */
 pl_err pl_session_check_context(struct pl_session *s, struct pl_diag *d);
-/* S1. Remembers the context of a GPU for the next prediction. */
+/* Compares the books (S1), and remembers the context of a GPU for the next prediction. */
 pl_err pl_session_check_books(struct pl_session *s, struct pl_books *out, struct pl_diag *d);
 
 #endif

@@ -10,13 +10,13 @@
 
 #include <stdbool.h>
 
-/* The length whose frequencies a micro-batch turns by that holds a sequence so long; 0: those that
+/* Returns the length whose frequencies turn a micro-batch with a sequence so long; 0: those that
  * are the same for every length, of the first table. */
 uint64_t pl_rope_length(const struct pl_rope *r, uint64_t longest);
-/* Frequencies of the dim/2 pairs for such a length, radians a position. */
+/* Writes the frequencies of the dim/2 pairs for such a length, radians a position. */
 void pl_rope_frequencies(const struct pl_rope *r, uint64_t length, double *out);
-/* Rows [first, first+n) of the table: out[n, dim/2, 2] = cos, sin. freq: [dim/2]. of_queries: times
- * what queries grow by. */
+/* Writes rows [first, first+n) of the table: out[n, dim/2, 2] = cos, sin. freq: [dim/2].
+ * of_queries: times what queries grow by. */
 void pl_rope_rows(const struct pl_rope *r, const double *freq, bool of_queries, uint64_t first,
                   uint64_t n, float *out);
 

@@ -6,7 +6,7 @@
 
 #include "runtime/session/session.h"
 
-/* Close *s in every case. */
+/* Opens a session; close *s in every case. */
 pl_err pl_session_open(struct pl_session *s, struct pl_preflight *pf, FILE *messages, bool colour,
                        struct pl_diag *d);
 struct pl_beginning {
@@ -14,9 +14,9 @@ struct pl_beginning {
     uint64_t have_bytes;        /* what the device has for arenas */
     bool is_fresh;              /* the job arena is as it was reserved: one of that size stays */
 };
-/* Before anything was trained: what the job leaves open is decided again for a smaller micro-batch,
- * and the ladder begins there (anew.h). False in *taken, and nothing has changed: the plan of the
- * ladder is the one that is decided, or neither it nor a smaller one would have room. Else the
+/* Decides again, before anything was trained, what the job leaves open, for a smaller micro-batch
+ * at which the ladder begins then (anew.h). False in *taken, and nothing has changed: the plan of
+ * the ladder is the one that is decided, or neither it nor a smaller one would have room. Else the
  * batch arena is released, and the job arena where it cannot stay; notes gets what was decided. */
 pl_err pl_session_begin_anew(struct pl_session *s, const struct pl_beginning *b, bool *taken,
                              struct pl_text *notes, struct pl_diag *d);
