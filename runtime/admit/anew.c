@@ -8,7 +8,7 @@
 #include "runtime/admit/speed.h"
 
 /* Gives back the memory that graphs were granted, and bounds the budget by what is free. */
-static void bound(struct pl_budget *b, uint64_t graph_bytes, uint64_t have_bytes) {
+static void bound_budget(struct pl_budget *b, uint64_t graph_bytes, uint64_t have_bytes) {
     b->context_bytes -= graph_bytes;
     if (!b->known) return;
     const uint64_t usable = pl_budget_usable(b);
@@ -16,7 +16,7 @@ static void bound(struct pl_budget *b, uint64_t graph_bytes, uint64_t have_bytes
 }
 
 /* As it was decided first (preflight_size.c). */
-static pl_err decide(struct pl_preflight *pf, struct pl_anew *a, struct pl_diag *d) {
+static pl_err decide_keys(struct pl_preflight *pf, struct pl_anew *a, struct pl_diag *d) {
     PL_TRY(pl_agreed_budget(pf, &a->q.budget, d));
     struct pl_question last = pl_question_of_last(&a->q);
     PL_TRY(pl_preflight_shard(pf, &a->spec, &last, &a->notes, d));
@@ -33,8 +33,8 @@ pl_err pl_anew_decide(struct pl_preflight *pf, uint32_t batch_size, uint64_t hav
     *a = (struct pl_anew){.spec = pf->spec, .q = pf->q};
     pl_spec_cut(&a->spec, batch_size, pf->global_batch);
     pl_question_open(&a->q, &a->spec.job, &pf->model);
-    bound(&a->q.budget, pf->graph_bytes, have_bytes);
-    pl_err err = decide(pf, a, d);
+    bound_budget(&a->q.budget, pf->graph_bytes, have_bytes);
+    pl_err err = decide_keys(pf, a, d);
     a->same = err == PL_ERR_OK && known && pl_question_has_plan(&a->q, known, false);
     if (err == PL_ERR_OK && !a->same) err = pl_question_plan(&a->q, NULL, &a->planned, d);
     a->q.budget = pf->q.budget;

@@ -37,7 +37,7 @@ static uint64_t node_bytes(const struct pl_gpu *gpu, const json_t *entry) {
     return strtoul(gpu->driver, NULL, 10) < 550 ? NODE_BYTES_OLD : NODE_BYTES;
 }
 
-static void guess(const struct pl_gpu *gpu, struct pl_context *out) {
+static void guess_by_card(const struct pl_gpu *gpu, struct pl_context *out) {
     const struct pl_card *card = pl_card_find(gpu->name);
     *out = (struct pl_context){.bytes = card ? card->context_bytes : PL_CARD_CONTEXT_DEFAULT,
                                .doubt_bytes =
@@ -48,7 +48,7 @@ static void guess(const struct pl_gpu *gpu, struct pl_context *out) {
 void pl_context_predict(const struct pl_gpu *gpu, struct pl_context *out) {
     const struct pl_memory m = memory_of(gpu);
     json_t *entry = pl_memory_find(&m, NULL);
-    if (!entry || !read_figures(entry, gpu, out)) guess(gpu, out);
+    if (!entry || !read_figures(entry, gpu, out)) guess_by_card(gpu, out);
     out->graph_node_bytes = node_bytes(gpu, entry);
     json_decref(entry);
 }

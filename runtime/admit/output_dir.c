@@ -115,7 +115,7 @@ static pl_err look_above(const char *path, struct pl_diag *d) {
 }
 
 /* True if it could be taken; nothing is made, and what others look at stays free. */
-static pl_err look(const char *path, struct pl_diag *d) {
+static pl_err look_at_dir(const char *path, struct pl_diag *d) {
     struct stat st;
     int lock;
     if (stat(path, &st) != 0 && (errno == ENOENT || errno == ENOTDIR)) return look_above(path, d);
@@ -148,7 +148,7 @@ static pl_err check_resume(const struct pl_preflight *pf, struct pl_diag *d) {
 }
 
 pl_err pl_output_dir_take(struct pl_preflight *pf, bool makes, struct pl_diag *d) {
-    if (!makes) return look(pf->job->output_dir, d);
+    if (!makes) return look_at_dir(pf->job->output_dir, d);
     PL_TRY(take_dir(pf, d));
     return check_resume(pf, d);
 }
@@ -157,7 +157,7 @@ pl_err pl_output_dir_take(struct pl_preflight *pf, bool makes, struct pl_diag *d
  */
 
 PL_PRINTF(3, 4)
-static pl_err refuse(const struct pl_preflight *pf, struct pl_diag *d, const char *fmt, ...) {
+static pl_err refuse_dir(const struct pl_preflight *pf, struct pl_diag *d, const char *fmt, ...) {
     char text[sizeof d->message];
     va_list ap;
     va_start(ap, fmt);
@@ -201,9 +201,10 @@ static pl_err check_stale(const struct pl_preflight *pf, const struct pl_run_sta
     if (from->run_number == finished->run_number &&
         pl_u64_max(from->step, pf->total_steps) >= finished->step)
         return PL_ERR_OK;
-    return refuse(pf, d, "%s was saved before the run that is finished in %s, at step %llu of %llu",
-                  pf->files.resume_path, pf->job->output_dir, (unsigned long long)from->step,
-                  (unsigned long long)finished->step);
+    return refuse_dir(pf, d,
+                      "%s was saved before the run that is finished in %s, at step %llu of %llu",
+                      pf->files.resume_path, pf->job->output_dir, (unsigned long long)from->step,
+                      (unsigned long long)finished->step);
 }
 
 /* Training the same job again gives what is there, or goes on from it. */
@@ -215,8 +216,8 @@ static pl_err check_finished(const struct pl_preflight *pf, const json_t *record
     if (x.meaning.failed)
         err = pl_host_oom(d, "the list of differences");
     else if (x.meaning.len && strcmp(pf->job->resume, "force") != 0)
-        err = refuse(pf, d, "%s holds the finished run of another job: %s", pf->job->output_dir,
-                     pl_text_str(&x.meaning));
+        err = refuse_dir(pf, d, "%s holds the finished run of another job: %s", pf->job->output_dir,
+                         pl_text_str(&x.meaning));
     pl_record_differences_finish(&x);
     return err == PL_ERR_OK && pf->settled ? check_stale(pf, &finished->state, d) : err;
 }
@@ -227,13 +228,13 @@ pl_err pl_output_dir_judge(struct pl_preflight *pf, const json_t *record, struct
     bool there = false, foreign = false;
     if (job->mode == PL_MODE_FULL && pf->files.model_dir && !job->overwrite_output_dir &&
         is_same_directory(pf->files.model_dir, job->output_dir))
-        return refuse(pf, d,
-                      "output_dir is the directory of the model that is trained, whose "
-                      "weights would be replaced");
+        return refuse_dir(pf, d,
+                          "output_dir is the directory of the model that is trained, whose "
+                          "weights would be replaced");
     PL_TRY(pl_run_record_exists(job->output_dir, &there, d));
     if (!there && !job->overwrite_output_dir) PL_TRY(look_for_foreign_weights(job, &foreign, d));
     if (foreign)
-        return refuse(pf, d, "%s holds weights that no run here has recorded", job->output_dir);
+        return refuse_dir(pf, d, "%s holds weights that no run here has recorded", job->output_dir);
     if (!there) return PL_ERR_OK;
     struct pl_diag why = {0};
     pl_err err = pl_run_record_read(&r, job->output_dir, &why);
@@ -241,7 +242,7 @@ pl_err pl_output_dir_judge(struct pl_preflight *pf, const json_t *record, struct
     if (job->overwrite_output_dir)
         err = PL_ERR_OK;
     else if (err == PL_ERR_CHECKPOINT_MISMATCH)
-        err = refuse(pf, d, "%s holds what another trainer has written", job->output_dir);
+        err = refuse_dir(pf, d, "%s holds what another trainer has written", job->output_dir);
     else if (err == PL_ERR_OK)
         err = check_finished(pf, record, &r, d);
     else {

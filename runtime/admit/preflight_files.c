@@ -22,7 +22,7 @@
 /* --- the model ------------------------------------------------------------------------------- */
 
 /* Before any file of a model is read. */
-static pl_err settle(const struct pl_model_ref *ref, struct pl_diag *d) {
+static pl_err settle_model(const struct pl_model_ref *ref, struct pl_diag *d) {
     return ref->weights_dir ? pl_save_set_settle(ref->weights_dir, d) : PL_ERR_OK;
 }
 
@@ -34,14 +34,14 @@ pl_err pl_preflight_find_model(struct pl_preflight *pf, struct pl_diag *d) {
     PL_TRY_GOTO(pl_find_model(job, job->model_config ? job->model_config : job->model, &pf->notes,
                               &config, d),
                 out);
-    PL_TRY_GOTO(settle(&config, d), out);
+    PL_TRY_GOTO(settle_model(&config, d), out);
     pf->files.config_path = config.config;
     config.config = NULL;
     if (job->init == PL_INIT_PRETRAINED) {
         struct pl_model_ref *from = job->model_config ? &weights : &config;
         if (job->model_config)
             PL_TRY_GOTO(pl_find_model(job, job->model, &pf->notes, &weights, d), out);
-        PL_TRY_GOTO(settle(from, d), out);
+        PL_TRY_GOTO(settle_model(from, d), out);
         pf->files.in_hub_cache = from->origin == PL_ORIGIN_HUB_CACHE;
         pf->files.model_dir = from->weights_dir;
         from->weights_dir = NULL;

@@ -27,7 +27,7 @@ const struct pl_planned *pl_preflight_planned(const struct pl_preflight *pf) {
 
 /* --- the verdict ----------------------------------------------------------------------------- */
 
-static pl_err judge(struct pl_preflight *pf, struct pl_diag *d) {
+static pl_err judge_plan(struct pl_preflight *pf, struct pl_diag *d) {
     const struct pl_job *job = pf->job;
     char need[PL_BYTES_TEXT];
     if (job->preflight == PL_PREFLIGHT_OFF) return PL_ERR_OK;
@@ -81,7 +81,7 @@ pl_err pl_preflight_plan(struct pl_preflight *pf, struct pl_diag *d) {
                                      pl_job_accumulation(job, job->batch_size) * pl_job_ranks(job);
     PL_TRY(pl_estimate_init(&pf->estimate, &pf->q, &pf->search.planned, d));
     pl_graphs_grant(pf);
-    pl_err err = judge(pf, d);
+    pl_err err = judge_plan(pf, d);
     if (err == PL_ERR_OK) err = judge_host(pf, pf->estimate.planned.plan, true, d);
     pf->too_large = err != PL_ERR_OK;
     return err;

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static pl_err refuse(const struct pl_preflight *pf, uint32_t i, const char *why, const char *hint,
-                     struct pl_diag *d) {
+static pl_err refuse_prompt(const struct pl_preflight *pf, uint32_t i, const char *why,
+                            const char *hint, struct pl_diag *d) {
     pl_job_error(pf->job, PL_KEY_sample_prompts, PL_ERR_CONFIG_RANGE, d,
                  "prompt %u of `sample_prompts` %s", i + 1, why);
     pl_diag_hint(d, "%s", hint);
@@ -19,15 +19,15 @@ static pl_err refuse(const struct pl_preflight *pf, uint32_t i, const char *why,
 static pl_err check_prompt(const struct pl_preflight *pf, uint32_t i,
                            const struct pl_token_list *tokens, struct pl_diag *d) {
     char why[120];
-    if (tokens->n == 0) return refuse(pf, i, "has no token", "remove it", d);
+    if (tokens->n == 0) return refuse_prompt(pf, i, "has no token", "remove it", d);
     for (uint64_t t = 0; t < tokens->n; t++)
         if (tokens->ids[t] < 0 || (uint64_t)tokens->ids[t] >= pf->model.vocab)
-            return refuse(pf, i, "has a token that the model does not know",
-                          "name the model's own `tokenizer`", d);
+            return refuse_prompt(pf, i, "has a token that the model does not know",
+                                 "name the model's own `tokenizer`", d);
     if (tokens->n < pf->job->max_seq_length) return PL_ERR_OK;
     snprintf(why, sizeof why, "has %llu tokens, and `max_seq_length` is %u",
              (unsigned long long)tokens->n, pf->job->max_seq_length);
-    return refuse(pf, i, why, "shorten it, or raise `max_seq_length`", d);
+    return refuse_prompt(pf, i, why, "shorten it, or raise `max_seq_length`", d);
 }
 
 static pl_err add_prompt(struct pl_preflight *pf, uint32_t i, enum pl_prompt_form form,

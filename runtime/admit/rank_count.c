@@ -46,7 +46,7 @@ static pl_err add_gpu(const struct pl_job *job, uint32_t ordinal, struct pl_ques
 }
 
 /* As admission judges the job later, with one sample where the micro-batch is open. */
-static pl_err holds(const struct pl_question *q, uint32_t ranks, bool *out, struct pl_diag *d) {
+static pl_err holds_job(const struct pl_question *q, uint32_t ranks, bool *out, struct pl_diag *d) {
     struct pl_planned planned = {0};
     struct pl_spec at;
     struct pl_question last = *q;
@@ -72,7 +72,7 @@ pl_err pl_rank_count_decide(const struct pl_job *job, const struct pl_model *m, 
     pl_question_open(&q, job, m);
     for (; n < gpus && !held; n++) {
         PL_TRY(add_gpu(job, n, &q, d));
-        PL_TRY(holds(&q, n + 1, &held, d));
+        PL_TRY(holds_job(&q, n + 1, &held, d));
     }
     if (gpus > 1 && notes)
         pl_text_addf(notes, "devices: auto is %u of the %u GPUs%s\n", n, gpus,

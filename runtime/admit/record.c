@@ -268,8 +268,8 @@ void pl_record_differences_finish(struct pl_record_differences *x) {
     pl_text_finish(&x->others);
 }
 
-static pl_err refuse(const struct pl_preflight *pf, const struct pl_record_differences *x,
-                     struct pl_diag *d) {
+static pl_err refuse_resume(const struct pl_preflight *pf, const struct pl_record_differences *x,
+                            struct pl_diag *d) {
     pl_diag_at(d, PL_ERR_CHECKPOINT_MISMATCH, pf->files.resume_path, 0, 0,
                "%s was trained with other settings: %s", pf->files.resume_path,
                pl_text_str(&x->meaning));
@@ -327,7 +327,7 @@ pl_err pl_record_check_resumed(const struct pl_preflight *pf, const json_t *reco
     if (x.form.failed || x.meaning.failed || x.others.failed)
         err = no_memory(d);
     else if (x.form.len || (x.meaning.len && !force))
-        err = refuse(pf, &x, d);
+        err = refuse_resume(pf, &x, d);
     else if (x.meaning.len)
         pl_text_addf(notes, "resume: force - %s was trained with other settings: %s\n",
                      pf->files.resume_path, pl_text_str(&x.meaning));

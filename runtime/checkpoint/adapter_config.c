@@ -14,8 +14,8 @@
 #define DEFAULT_R  8
 #define MOST_RANKS 1048576 /* wider than any matrix */
 
-static pl_err refuse(const struct pl_adapter_config *c, const char *hint, struct pl_diag *d,
-                     const char *fmt, va_list ap) {
+static pl_err refuse_config(const struct pl_adapter_config *c, const char *hint, struct pl_diag *d,
+                            const char *fmt, va_list ap) {
     char text[TEXT];
     vsnprintf(text, sizeof text, fmt, ap);
     pl_err err = pl_diag_at(d, PL_ERR_CHECKPOINT_MISMATCH, c->path, 0, 0, "%s: %s", c->path, text);
@@ -27,7 +27,7 @@ pl_err pl_adapter_config_refuse(const struct pl_adapter_config *c, struct pl_dia
                                 const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
-    pl_err err = refuse(
+    pl_err err = refuse_config(
         c, "train with the settings the adapter was made with, or start a new adapter", d, fmt, ap);
     va_end(ap);
     return err;
@@ -50,8 +50,8 @@ static pl_err unsupported(const struct pl_adapter_config *c, struct pl_diag *d, 
                           ...) {
     va_list ap;
     va_start(ap, fmt);
-    pl_err err = refuse(c, "only plain LoRA is read; PEFT's merge_and_unload() can merge others", d,
-                        fmt, ap);
+    pl_err err = refuse_config(
+        c, "only plain LoRA is read; PEFT's merge_and_unload() can merge others", d, fmt, ap);
     va_end(ap);
     return err;
 }

@@ -55,8 +55,8 @@ static size_t stem_of(const struct pl_st_entry *e) {
 }
 
 /* Returns a tensor of any of the files, and its file; NULL where there is none. */
-static const struct pl_st_entry *find(const struct taking *t, const char *name,
-                                      const struct pl_st_file **file) {
+static const struct pl_st_entry *find_tensor(const struct taking *t, const char *name,
+                                             const struct pl_st_file **file) {
     for (uint32_t i = 0; i < t->n; i++) {
         const struct pl_st_entry *e = pl_st_find(&t->files[i], name);
         *file = &t->files[i];
@@ -65,8 +65,8 @@ static const struct pl_st_entry *find(const struct taking *t, const char *name,
     return NULL;
 }
 
-static pl_err refuse(const struct taking *t, const struct pl_st_file *f, const char *name,
-                     const char *why) {
+static pl_err refuse_codes(const struct taking *t, const struct pl_st_file *f, const char *name,
+                           const char *why) {
     return pl_diag_at(t->d, PL_ERR_CHECKPOINT_FORMAT, f->path, 0, 0, "%s: tensor `%s` %s", f->path,
                       name, why);
 }
@@ -86,19 +86,20 @@ static pl_err add_values(struct taking *t, const struct pl_st_file *file,
     struct pl_st_entry *e = &t->out->entries[t->out->n];
     struct source *s = &t->codes->sources[t->out->n];
     memcpy(name + stem, SCALES, sizeof SCALES);
-    const struct pl_st_entry *scales = find(t, name, &other);
-    if (!scales) return refuse(t, file, blocks->name, "has no scales next to it");
+    const struct pl_st_entry *scales = find_tensor(t, name, &other);
+    if (!scales) return refuse_codes(t, file, blocks->name, "has no scales next to it");
     if (scales->dtype != PL_DTYPE_U8 || scales->rank != 3 ||
         memcmp(scales->dims, blocks->dims, 3 * sizeof *scales->dims) != 0)
-        return refuse(t, other, name, "has another type or shape than the codes that it scales");
+        return refuse_codes(t, other, name,
+                            "has another type or shape than the codes that it scales");
     name[stem] = 0;
-    if (find(t, name, &other)) return refuse(t, other, name, "is there as codes, too");
+    if (find_tensor(t, name, &other)) return refuse_codes(t, other, name, "is there as codes, too");
     *s = (struct source){part_of(file, blocks), part_of(other, scales), blocks->dims[1], 0};
     *e = (struct pl_st_entry){.dtype = PL_DTYPE_BF16, .rank = 3, .source = t->out->n};
     if (!pl_u64_mul(blocks->dims[2], BLOCK, &s->cols) || !pl_u64_mul(s->rows, s->cols, &e->end) ||
         !pl_u64_mul(e->end, pl_dtype_bytes(e->dtype), &e->end) ||
         !pl_u64_mul(e->end, blocks->dims[0], &e->end) || e->end > INT64_MAX)
-        return refuse(t, file, blocks->name, "has values that overflow 64 bits");
+        return refuse_codes(t, file, blocks->name, "has values that overflow 64 bits");
     snprintf(e->dtype_name, sizeof e->dtype_name, "%s", pl_dtype_file_name(e->dtype));
     memcpy(e->dims, (const uint64_t[]){blocks->dims[0], s->cols, s->rows}, 3 * sizeof *e->dims);
     e->name = name;
@@ -129,7 +130,7 @@ static pl_err sort(struct taking *t) {
     qsort(out->entries, out->n, sizeof *out->entries, by_name);
     for (uint64_t i = 1; i < out->n; i++)
         if (by_name(&out->entries[i - 1], &out->entries[i]) == 0)
-            return refuse(t, t->files, out->entries[i].name, "has codes in two files");
+            return refuse_codes(t, t->files, out->entries[i].name, "has codes in two files");
     return PL_ERR_OK;
 }
 

@@ -168,7 +168,7 @@ void pl_plain_names_finish(struct pl_weight_files *f) {
     free(f->plain);
 }
 
-static const struct pl_plain_name *find(const struct pl_weight_files *f, const char *name) {
+static const struct pl_plain_name *find_plain(const struct pl_weight_files *f, const char *name) {
     char plain[PL_WINDOW_NAME + sizeof model];
     const struct wrapper *ignored;
     const struct pl_plain_name key = {.name = plain};
@@ -179,7 +179,7 @@ static const struct pl_plain_name *find(const struct pl_weight_files *f, const c
 }
 
 bool pl_plain_names_find(const struct pl_weight_files *f, struct pl_window *w) {
-    const struct pl_plain_name *x = f->n_plain ? find(f, w->name) : NULL;
+    const struct pl_plain_name *x = f->n_plain ? find_plain(f, w->name) : NULL;
     if (!x) return false;
     w->file = x->file;
     w->entry = x->entry;
@@ -194,7 +194,7 @@ void pl_plain_names_note(const struct pl_windows *w, const struct pl_weight_file
     for (uint32_t i = 0; i < w->n; i++) {
         const struct pl_window *x = &w->items[i];
         if (!x->entry || strcmp(x->entry->name, x->name) == 0) continue;
-        const struct pl_plain_name *p = find(f, x->name);
+        const struct pl_plain_name *p = find_plain(f, x->name);
         if (!p || p->entry != x->entry || !p->first) continue;
         n++;
         if (!first) of = x;

@@ -24,7 +24,7 @@ struct reader {
     struct pl_diag *d;
 };
 
-static pl_err refuse(const struct reader *r, const char *part, const char *why) {
+static pl_err refuse_part(const struct reader *r, const char *part, const char *why) {
     return pl_diag_at(r->d, r->err, r->window->file->path, 0, 0, "%s: `%s%s%s` %s",
                       r->window->file->path, r->window->name, *part ? "." : "", part, why);
 }
@@ -36,9 +36,9 @@ static pl_err find_part(const struct reader *r, const char *part, enum pl_dtype 
     if (snprintf(out->name, sizeof out->name, "%s.%s", r->window->name, part) >=
             (int)sizeof out->name ||
         !pl_window_find(r->files, out))
-        return refuse(r, part, "is missing");
+        return refuse_part(r, part, "is missing");
     if (out->entry->dtype != dtype || out->entry->rank != 1 || (n && out->entry->dims[0] != n))
-        return refuse(r, part, "has another type or length than the codes of this matrix");
+        return refuse_part(r, part, "has another type or length than the codes of this matrix");
     return PL_ERR_OK;
 }
 
@@ -48,7 +48,7 @@ static pl_err check_table(const struct reader *r, const char *part, const float 
     PL_TRY(find_part(r, part, PL_DTYPE_F32, n, &w));
     PL_TRY(pl_st_read(w.file, w.entry, 0, table, n * sizeof *table, r->d));
     for (uint64_t i = 0; i < n; i++)
-        if (table[i] != want[i]) return refuse(r, part, "is not the table of this code");
+        if (table[i] != want[i]) return refuse_part(r, part, "is not the table of this code");
     return PL_ERR_OK;
 }
 
@@ -62,13 +62,14 @@ static pl_err check_state(const struct reader *r, const char *part, const json_t
                           bool nested, float *offset) {
     const json_t *real = json_object_get(state, "nested_offset");
     if (!has_shape(json_object_get(state, "shape"), r->window))
-        return refuse(r, part, "gives another shape than the model has");
+        return refuse_part(r, part, "gives another shape than the model has");
     if (json_integer_value(json_object_get(state, "blocksize")) != PL_QUANT_BLOCK)
-        return refuse(r, part, "gives a block size other than 64");
+        return refuse_part(r, part, "gives a block size other than 64");
     if (!nested) return PL_ERR_OK;
     if (json_integer_value(json_object_get(state, "nested_blocksize")) != PL_QUANT_NEST ||
         !json_is_number(real))
-        return refuse(r, part, "gives a nested block size other than 256, or no nested_offset");
+        return refuse_part(r, part,
+                           "gives a nested block size other than 256, or no nested_offset");
     *offset = (float)json_number_value(real);
     return PL_ERR_OK;
 }
@@ -80,13 +81,13 @@ static pl_err read_state(const struct reader *r, bool nested, float *offset) {
              r->window->quant == PL_QUANT_FP4 ? "fp4" : "nf4");
     PL_TRY(find_part(r, part, PL_DTYPE_U8, 0, &w));
     uint64_t bytes = w.entry->end - w.entry->begin;
-    if (bytes > sizeof text) return refuse(r, part, "is too long");
+    if (bytes > sizeof text) return refuse_part(r, part, "is too long");
     PL_TRY(pl_st_read(w.file, w.entry, 0, text, bytes, r->d));
     struct pl_json_error e;
     json_t *state = pl_json_load(text, (size_t)bytes, PL_JSON_ONCE, &e);
     if (!state && e.no_memory) return pl_host_oom(r->d, part);
     pl_err err = json_is_object(state) ? check_state(r, part, state, nested, offset)
-                                       : refuse(r, part, "is not a JSON object");
+                                       : refuse_part(r, part, "is not a JSON object");
     json_decref(state);
     return err;
 }
@@ -116,9 +117,10 @@ pl_err pl_window_find_codes(struct pl_window *w, const struct pl_weight_files *f
                             struct pl_diag *d) {
     const struct reader r = {f, w, err, d};
     struct pl_stored_codes stored = {0};
-    if (w->matrices) return refuse(&r, "", "holds the codes of all experts as those of one matrix");
+    if (w->matrices)
+        return refuse_part(&r, "", "holds the codes of all experts as those of one matrix");
     if (w->entry->end - w->entry->begin != pl_quant_codes_bytes(w->count))
-        return refuse(&r, "", "holds another number of codes than the model has values");
+        return refuse_part(&r, "", "holds another number of codes than the model has values");
     PL_TRY(find_scales(&r, &stored));
     w->stored = stored;
     return PL_ERR_OK;
@@ -158,7 +160,7 @@ pl_err pl_window_load_codes(const struct pl_window *w, const struct pl_tensor_io
 pl_err pl_window_check_mxfp4(const struct pl_window *w, pl_err err, struct pl_diag *d) {
     const struct reader r = {NULL, w, err, d};
     if (pl_mxfp4_has_codes(w->file, w->entry)) return PL_ERR_OK;
-    refuse(&r, "", "holds values, and no MXFP4 codes as config.json says");
+    refuse_part(&r, "", "holds values, and no MXFP4 codes as config.json says");
     pl_diag_hint(d, "set `quant_type: nf4`, which makes codes of values");
     return err;
 }
@@ -170,7 +172,7 @@ static pl_err check_scales(const struct pl_window *w, const uint8_t *scales, uin
     for (uint64_t i = 0; i < n; i++)
         largest = scales[i] > largest ? scales[i] : largest;
     if (largest <= MX_FP16_SCALE) return PL_ERR_OK;
-    refuse(&r, "", "has values above 65504, at which fp16 ends");
+    refuse_part(&r, "", "has values above 65504, at which fp16 ends");
     pl_diag_hint(d, "set `compute_dtype: fp32`, or `dtype: bf16` where the device has it");
     return r.err;
 }

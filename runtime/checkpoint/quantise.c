@@ -36,7 +36,7 @@ struct work {
 
 /* ---- staging ---- */
 
-static void *take(char **at, uint64_t bytes) {
+static void *take_staging(char **at, uint64_t bytes) {
     void *p = *at;
     *at += pl_u64_round_up(bytes, 64);
     return p;
@@ -71,13 +71,13 @@ static pl_err cut_staging(struct work *k) {
                            (unsigned long long)k->io->staging_bytes);
     n = pl_u64_min(n, all);
     cut->elements = n * PL_QUANT_GROUP;
-    cut->absmax = take(&at, (cut->whole ? all : n) * absmax);
-    cut->raw = take(&at, cut->elements * raw_bytes(k));
-    cut->values = take(&at, cut->elements * value_bytes(k));
+    cut->absmax = take_staging(&at, (cut->whole ? all : n) * absmax);
+    cut->raw = take_staging(&at, cut->elements * raw_bytes(k));
+    cut->values = take_staging(&at, cut->elements * value_bytes(k));
     if (k->on) return PL_ERR_OK;
-    cut->codes = take(&at, cut->elements / 2);
-    cut->absmax8 = take(&at, n * PL_QUANT_NEST);
-    cut->nested = take(&at, n * sizeof(float));
+    cut->codes = take_staging(&at, cut->elements / 2);
+    cut->absmax8 = take_staging(&at, n * PL_QUANT_NEST);
+    cut->nested = take_staging(&at, n * sizeof(float));
     return PL_ERR_OK;
 }
 

@@ -119,8 +119,8 @@ static bool digest_file(int fd, struct pl_digest *h) {
 }
 
 /* A trusted file, which this process has just written, is not read again. */
-static pl_err look(const char *path, const struct pl_file_digest *mark, bool trusted,
-                   enum found *out, struct pl_diag *d) {
+static pl_err look_at_file(const char *path, const struct pl_file_digest *mark, bool trusted,
+                           enum found *out, struct pl_diag *d) {
     struct pl_digest h;
     struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -157,10 +157,10 @@ static pl_err take_census(const struct journal *j, const char *dir, bool trusted
         enum found at = ABSENT;
         if (e->drop) continue;
         char *temporary = path_of(dir, e->name, ".tmp"), *path = path_of(dir, e->name, "");
-        pl_err err = temporary && path ? look(temporary, &e->mark, trusted, &at, d)
+        pl_err err = temporary && path ? look_at_file(temporary, &e->mark, trusted, &at, d)
                                        : pl_host_oom(d, "a path");
         bool waits = at == SAME;
-        if (err == PL_ERR_OK && !waits) err = look(path, &e->mark, trusted, &at, d);
+        if (err == PL_ERR_OK && !waits) err = look_at_file(path, &e->mark, trusted, &at, d);
         free(temporary);
         free(path);
         if (err != PL_ERR_OK) return err;
@@ -266,7 +266,7 @@ static pl_err settle_locked(const char *dir, const char *path, int fd, bool trus
     return still ? finish_save(dir, path, trusted, d) : PL_ERR_OK;
 }
 
-static pl_err settle(const char *dir, bool trusted, struct pl_diag *d) {
+static pl_err settle_journal(const char *dir, bool trusted, struct pl_diag *d) {
     char *path = pl_path_join(dir, PL_SAVE_JOURNAL);
     if (!path) return pl_host_oom(d, "a path");
     pl_err err = PL_ERR_OK;
@@ -289,7 +289,7 @@ static void hint_at_the_rest(const char *dir, struct pl_diag *d) {
 }
 
 pl_err pl_save_set_settle(const char *dir, struct pl_diag *d) {
-    pl_err err = settle(dir, false, d);
+    pl_err err = settle_journal(dir, false, d);
     if (err == PL_ERR_CHECKPOINT_WRITE) hint_at_the_rest(dir, d);
     return err;
 }
@@ -377,8 +377,8 @@ static pl_err put_journal(const char *dir, const struct pl_text *text, bool *tak
     return err;
 }
 
-/* The caller has written and closed the temporaries, which is step 1 of save_set.h; settle() does
- * steps 3 and 4. */
+/* The caller has written and closed the temporaries, which is step 1 of save_set.h;
+ * settle_journal() does steps 3 and 4. */
 pl_err pl_save_set_commit(struct pl_outbox *o, bool (*unwanted)(const char *name, const void *ctx),
                           const void *ctx, struct pl_diag *d) {
     struct pl_text text = {0};
@@ -387,7 +387,7 @@ pl_err pl_save_set_commit(struct pl_outbox *o, bool (*unwanted)(const char *name
     if (err == PL_ERR_OK) err = pl_dir_sync(o->dir, d);
     if (err == PL_ERR_OK) err = put_journal(o->dir, &text, &taken, d);
     if (taken) o->n_named = o->n; /* the temporaries are the journal's */
-    if (err == PL_ERR_OK) err = settle(o->dir, true, d);
+    if (err == PL_ERR_OK) err = settle_journal(o->dir, true, d);
     if (err != PL_ERR_OK && taken) hint_at_the_rest(o->dir, d);
     pl_text_finish(&text);
     return err;

@@ -105,8 +105,8 @@ _Static_assert(sizeof(struct vote) == PL_AGREE_MOST, "what an agreement carries"
 /* H4. mine, own: how this rank did, and why it has failed. all: of every rank, where none has. The
  * loss of a rank is told before a failure: rank 0 may have heard of it first, and removed what
  * could not be opened. */
-static pl_err agree(const struct shared_file *f, pl_err mine, const struct pl_diag *own,
-                    struct vote all[PL_RANKS_MAX], struct pl_diag *d) {
+static pl_err agree_on_file(const struct shared_file *f, pl_err mine, const struct pl_diag *own,
+                            struct vote all[PL_RANKS_MAX], struct pl_diag *d) {
     struct vote vote = {.err = mine, .n_pieces = f->outbox->n_pieces, .id = f->id};
     if (mine != PL_ERR_OK) {
         /* The end of a sentence that is too long: it holds the name of the file and the cause. */
@@ -183,15 +183,15 @@ static pl_err make_file(struct shared_file *f, struct pl_diag *d) {
     return pl_outbox_open_shared(f->outbox, f->name, f->bytes, &f->id, d);
 }
 
-static pl_err share(struct shared_file *f, struct pl_diag *d) {
+static pl_err share_file(struct shared_file *f, struct pl_diag *d) {
     struct vote all[PL_RANKS_MAX];
     struct pl_diag own = {0};
-    PL_TRY(agree(f, make_file(f, &own), &own, all, d));
+    PL_TRY(agree_on_file(f, make_file(f, &own), &own, all, d));
     pl_err err = f->io->comm->world.rank == 0
                      ? PL_ERR_OK
                      : pl_outbox_join(f->outbox, f->name, &all[0].id, &own);
-    PL_TRY(agree(f, err, &own, all, d)); /* H3 */
-    PL_TRY(agree(f, write_own(f, &own), &own, all, d));
+    PL_TRY(agree_on_file(f, err, &own, all, d)); /* H3 */
+    PL_TRY(agree_on_file(f, write_own(f, &own), &own, all, d));
     return gather_and_list(f, all, d);
 }
 
@@ -218,7 +218,7 @@ pl_err pl_windows_save(const struct pl_windows *w, uint32_t begin, uint32_t end,
     if (io && are_shared(w, begin, end, io)) {
         struct shared_file f = {
             .w = w, .begin = begin, .end = end, .io = io, .outbox = o, .name = name};
-        pl_err err = share(&f, d);
+        pl_err err = share_file(&f, d);
         pl_text_finish(&f.header);
         return err;
     }

@@ -12,8 +12,8 @@
 #define HEAD  "lm_head.weight"
 #define PIECE UINT64_C(65536) /* bytes compared at a time */
 
-static pl_err compare(const struct pl_window *a, const struct pl_window *b, bool *same,
-                      struct pl_diag *d) {
+static pl_err compare_bytes(const struct pl_window *a, const struct pl_window *b, bool *same,
+                            struct pl_diag *d) {
     uint64_t bytes = a->entry->end - a->entry->begin;
     char *buffer = pl_malloc(2 * PIECE);
     if (!buffer) return pl_host_oom(d, "a buffer");
@@ -111,7 +111,7 @@ pl_err pl_windows_check_tied_head(const struct pl_windows *w, const struct pl_we
     for (uint32_t i = 0; i < w->n && !embedding; i++)
         if (strcmp(w->items[i].name, "model.embed_tokens.weight") == 0) embedding = &w->items[i];
     if (!embedding || !embedding->entry || !pl_window_find(f, &head)) return PL_ERR_OK;
-    PL_TRY(compare(embedding, &head, &same, d));
+    PL_TRY(compare_bytes(embedding, &head, &same, d));
     if (same) return PL_ERR_OK;
     pl_diag_at(d, PL_ERR_MODEL_WEIGHTS, head.file->path, 0, 0,
                "%s: `" HEAD "` differs from the embedding, but config.json says "

@@ -29,7 +29,7 @@ static struct pl_verify_file *find_row(struct pl_verify *v, const char *path) {
     return pl_names_get(&v->places, path, &i) ? &v->files[i] : NULL;
 }
 
-static bool grow(struct pl_verify *v) {
+static bool grow_rows(struct pl_verify *v) {
     const uint32_t cap = v->cap ? 2 * v->cap : 16;
     struct pl_verify_file *files =
         v->n < v->cap ? v->files : pl_realloc(v->files, cap * sizeof *files);
@@ -45,7 +45,7 @@ static struct pl_verify_file *row_of(struct pl_verify *v, const char *path, stru
     struct pl_verify_file *row = find_row(v, path);
     if (row) return row;
     char *copy = pl_strdup(path);
-    if (!copy || !grow(v) || !pl_names_put(&v->places, path, v->n)) {
+    if (!copy || !grow_rows(v) || !pl_names_put(&v->places, path, v->n)) {
         free(copy);
         pl_host_oom(d, "the list of files");
         return NULL;
@@ -65,8 +65,8 @@ static char *problem_of(const struct pl_diag *said) {
 }
 
 /* V1: what a check said of a file becomes its row; memory that is not there stays an error. */
-static pl_err take(struct pl_verify *v, const char *path, pl_err err, const struct pl_diag *said,
-                   struct pl_diag *d) {
+static pl_err take_problem(struct pl_verify *v, const char *path, pl_err err,
+                           const struct pl_diag *said, struct pl_diag *d) {
     struct pl_verify_file *row = row_of(v, path, d);
     if (!row || err == PL_ERR_HOST_OOM) return pl_host_oom(d, path);
     if (err == PL_ERR_OK || row->problem) return PL_ERR_OK;
@@ -80,7 +80,7 @@ static pl_err take(struct pl_verify *v, const char *path, pl_err err, const stru
 static pl_err take_shapes(struct pl_verify *v, const char *path, pl_err err,
                           const struct pl_diag *said, struct pl_diag *d) {
     if (err != PL_ERR_MODEL_UNSUPPORTED && err != PL_ERR_CHECKPOINT_MISMATCH)
-        return take(v, path, err, said, d);
+        return take_problem(v, path, err, said, d);
     struct pl_verify_file *row = row_of(v, path, d);
     if (!row) return PL_ERR_HOST_OOM;
     if (!row->not_compared) row->not_compared = problem_of(said);
@@ -114,7 +114,7 @@ static pl_err check_numbers(struct pl_verify *v, const struct pl_st_file *f, str
     for (uint64_t i = 0; i < f->n && err == PL_ERR_OK; i++)
         err = check_tensor(f, &f->entries[i], buf, row, &said);
     free(buf);
-    return take(v, f->path, err, &said, d);
+    return take_problem(v, f->path, err, &said, d);
 }
 
 /* --- shapes ------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ static pl_err check_shape(const struct pl_st_entry *e, const struct pl_window *w
                       pl_st_shape_text(e->rank, e->dims, have), want);
 }
 
-static pl_err missing(const struct pl_weight_files *f, const char *name, struct pl_diag *d) {
+static pl_err report_absent(const struct pl_weight_files *f, const char *name, struct pl_diag *d) {
     return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, f->path, 0, 0, "%s: tensor `%s` is missing",
                       f->path, name);
 }
@@ -138,7 +138,7 @@ static pl_err missing(const struct pl_weight_files *f, const char *name, struct 
 static pl_err check_row(const struct pl_weight_files *f, const struct pl_param_row *row,
                         uint64_t layer, uint32_t which, struct pl_diag *d) {
     struct pl_window w = pl_window_of_row(row, layer, which);
-    if (!pl_window_find(f, &w)) return missing(f, w.name, d);
+    if (!pl_window_find(f, &w)) return report_absent(f, w.name, d);
     bool codes = row->module && row->slot != PL_SLOT_EMBED && w.entry->dtype == PL_DTYPE_U8;
     if (codes) return PL_ERR_OK;
     return check_shape(w.entry, &w, w.file->path, d);
@@ -206,7 +206,7 @@ static pl_err check_pair(const struct pl_weight_files *f, const struct pl_st_fil
     snprintf(other.name, sizeof other.name, "%s", e->name);
     if (strlen(e->name) < sizeof other.name)
         other.name[mark - e->name + (ptrdiff_t)at] = a ? 'B' : 'A';
-    if (!pl_window_find(f, &other)) return missing(f, other.name, d);
+    if (!pl_window_find(f, &other)) return report_absent(f, other.name, d);
     if (other.entry->rank == 2 && other.entry->dims[a ? 1 : 0] == e->dims[a ? 0 : 1])
         return PL_ERR_OK;
     return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, file->path, 0, 0,
@@ -275,7 +275,7 @@ static pl_err check_states(const struct pl_weight_files *states,
     return PL_ERR_OK;
 }
 
-static bool holds(const char *dir, const char *stem, const char *suffix) {
+static bool holds_file(const char *dir, const char *stem, const char *suffix) {
     char name[96];
     snprintf(name, sizeof name, "%s%s", stem, suffix);
     char *path = pl_path_join(dir, name);
@@ -285,7 +285,8 @@ static bool holds(const char *dir, const char *stem, const char *suffix) {
 }
 
 static bool holds_set(const char *dir, const char *stem) {
-    return holds(dir, stem, ".safetensors") || holds(dir, stem, ".safetensors.index.json");
+    return holds_file(dir, stem, ".safetensors") ||
+           holds_file(dir, stem, ".safetensors.index.json");
 }
 
 /* Headers and numbers of a set that is there; *f is open afterwards where its headers are right. */
@@ -293,7 +294,7 @@ static pl_err open_set(struct pl_verify *v, struct pl_weight_files *f, const cha
                        const char *stem, struct pl_diag *d) {
     struct pl_diag said = {0};
     pl_err err = pl_weight_files_open(f, dir, stem, PL_ERR_CHECKPOINT_FILE, &said);
-    if (err != PL_ERR_OK) return take(v, said.file[0] ? said.file : dir, err, &said, d);
+    if (err != PL_ERR_OK) return take_problem(v, said.file[0] ? said.file : dir, err, &said, d);
     for (uint32_t i = 0; i < f->n; i++)
         PL_TRY(check_numbers(v, &f->files[i], d));
     return PL_ERR_OK;
@@ -309,7 +310,8 @@ static pl_err verify_set(struct pl_verify *v, const struct set *set, const char 
     PL_TRY_GOTO(take_shapes(v, f.path, set->check(&f, dir, &said), &said, d), out);
     if (!holds_set(dir, "optimizer")) goto out;
     PL_TRY_GOTO(open_set(v, &states, dir, "optimizer", d), out);
-    if (states.n) err = take(v, states.path, check_states(&states, &f, &of_states), &of_states, d);
+    if (states.n)
+        err = take_problem(v, states.path, check_states(&states, &f, &of_states), &of_states, d);
 out:
     pl_weight_files_close(&f);
     pl_weight_files_close(&states);
@@ -327,7 +329,7 @@ static pl_err verify_digests(struct pl_verify *v, const char *dir, json_t *files
         struct pl_diag said = {0};
         char *path = pl_path_join(dir, name);
         pl_err found = pl_manifest_check_file(dir, name, entry, &said);
-        pl_err err = path ? take(v, path, found, &said, d) : pl_host_oom(d, "a path");
+        pl_err err = path ? take_problem(v, path, found, &said, d) : pl_host_oom(d, "a path");
         if (err == PL_ERR_OK) find_row(v, path)->digested = true;
         free(path);
         PL_TRY(err);
@@ -349,9 +351,9 @@ static pl_err verify_state(struct pl_verify *v, const char *dir, struct pl_diag 
     struct pl_diag said = {0};
     char *path = pl_path_join(dir, PL_STATE_FILE);
     pl_err err = path ? PL_ERR_OK : pl_host_oom(d, "a path");
-    if (path && holds(dir, PL_STATE_FILE, "") && is_ours(path)) {
+    if (path && holds_file(dir, PL_STATE_FILE, "") && is_ours(path)) {
         pl_err found = pl_run_record_read(&r, dir, &said);
-        err = take(v, path, found, &said, d);
+        err = take_problem(v, path, found, &said, d);
         if (err == PL_ERR_OK && r.files) find_row(v, path)->digested = true;
         if (err == PL_ERR_OK) err = verify_digests(v, dir, r.files, d);
     }
@@ -384,8 +386,8 @@ static pl_err verify_inside(struct pl_verify *v, const char *dir, struct pl_diag
         char *path = pl_path_join(dir, e->d_name);
         if (!path)
             err = pl_host_oom(d, "a path");
-        else if (holds(path, PL_STATE_FILE, "") || holds(path, "config.json", "") ||
-                 holds(path, PL_ADAPTER_CONFIG, ""))
+        else if (holds_file(path, PL_STATE_FILE, "") || holds_file(path, "config.json", "") ||
+                 holds_file(path, PL_ADAPTER_CONFIG, ""))
             err = verify_one(v, path, d);
         free(path);
     }
@@ -396,9 +398,9 @@ static pl_err verify_inside(struct pl_verify *v, const char *dir, struct pl_diag
 
 /* A directory with a configuration and without the weights of it says what it has instead. */
 static pl_err refuse_none(const char *dir, struct pl_diag *d) {
-    if (holds(dir, PL_ADAPTER_CONFIG, ""))
+    if (holds_file(dir, PL_ADAPTER_CONFIG, ""))
         return pl_weight_files_absent(dir, PL_ADAPTER_STEM, PL_ERR_CHECKPOINT_FILE, d);
-    if (holds(dir, "config.json", ""))
+    if (holds_file(dir, "config.json", ""))
         return pl_weight_files_absent(dir, "model", PL_ERR_CHECKPOINT_FILE, d);
     return pl_diag_at(d, PL_ERR_CHECKPOINT_FILE, dir, 0, 0,
                       "%s holds no checkpoint, adapter or model", dir);

@@ -59,8 +59,9 @@ static char *find_other_set(const char *dir, const char *name) {
 }
 
 /* `missing` of the shards that the index names, `first` among them, are not there. */
-static pl_err report_missing(const struct pl_weight_files *f, const char *dir, const char *first,
-                             uint64_t missing, pl_err absent, struct pl_diag *d) {
+static pl_err report_missing_shards(const struct pl_weight_files *f, const char *dir,
+                                    const char *first, uint64_t missing, pl_err absent,
+                                    struct pl_diag *d) {
     const uint64_t n = json_object_size(f->shards);
     const char *slash = strrchr(f->path, '/');
     char *path = pl_path_join(dir, first), *other = find_other_set(dir, first), more[48];
@@ -139,7 +140,7 @@ static pl_err check_shards(const struct pl_weight_files *f, const char *dir, pl_
         if (pl_look_for(path) == PL_NOT_THERE && !missing++) first = shard;
         free(path);
     }
-    return missing ? report_missing(f, dir, first, missing, absent, d) : PL_ERR_OK;
+    return missing ? report_missing_shards(f, dir, first, missing, absent, d) : PL_ERR_OK;
 }
 
 static pl_err open_shards(struct pl_weight_files *f, const char *dir, pl_err absent,

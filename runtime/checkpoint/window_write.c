@@ -37,8 +37,8 @@ struct sink {
     uint64_t at; /* of the window in a shared file */
 };
 
-static pl_err put(const struct sink *s, uint64_t offset, const void *data, uint64_t bytes,
-                  struct pl_diag *d) {
+static pl_err put_bytes(const struct sink *s, uint64_t offset, const void *data, uint64_t bytes,
+                        struct pl_diag *d) {
     if (!s->outbox) return PL_ERR_OK;
     return s->shared ? pl_outbox_write_at(s->outbox, s->at + offset, data, bytes, d)
                      : pl_outbox_write(s->outbox, data, bytes, d);
@@ -48,9 +48,10 @@ static pl_err put(const struct sink *s, uint64_t offset, const void *data, uint6
 static pl_err put_block(const struct pl_window *w, const struct sink *s, const char *data,
                         uint64_t row, uint64_t rows, uint64_t col, uint64_t n, struct pl_diag *d) {
     const uint64_t size = pl_dtype_bytes(w->dtype);
-    if (!s->shared) return put(s, 0, data, rows * n * size, d);
+    if (!s->shared) return put_bytes(s, 0, data, rows * n * size, d);
     for (uint64_t r = 0; r < rows; r++)
-        PL_TRY(put(s, ((row + r) * w->dims[1] + col) * size, data + r * n * size, n * size, d));
+        PL_TRY(
+            put_bytes(s, ((row + r) * w->dims[1] + col) * size, data + r * n * size, n * size, d));
     return PL_ERR_OK;
 }
 
@@ -83,7 +84,7 @@ static pl_err save_straight(const struct pl_window *w, const struct pl_tensor_io
     for (uint64_t at = begin; at < end; at += piece.elements) {
         const uint64_t n = pl_u64_min(piece.elements, end - at);
         PL_TRY(pl_io_download(io, w->tensor, w->first + at, piece.raw, n, d));
-        PL_TRY(put(s, at * size, piece.raw, n * size, d));
+        PL_TRY(put_bytes(s, at * size, piece.raw, n * size, d));
     }
     return PL_ERR_OK;
 }

@@ -38,7 +38,8 @@ static uint64_t excess(const struct moved *m) {
 }
 
 /* The line that moved the most, and by how much, in front of the refusal. */
-static pl_err refuse(struct pl_session *s, const struct pl_diag *refusal, struct pl_diag *d) {
+static pl_err refuse_context(struct pl_session *s, const struct pl_diag *refusal,
+                             struct pl_diag *d) {
     const struct pl_budget *b = &s->pf->q.budget;
     const struct moved context = {"context", s->pf->context.source, s->pf->context.bytes,
                                   pl_budget_own_context(b)};
@@ -80,12 +81,12 @@ pl_err pl_session_check_context(struct pl_session *s, struct pl_diag *d) {
     struct pl_diag refusal = {0};
     pl_err err = pl_gate_error(&pf->estimate.verdict, &pf->q, &refusal);
     if (err == PL_ERR_OK || s->job->preflight == PL_PREFLIGHT_OFF) return PL_ERR_OK;
-    if (s->job->preflight == PL_PREFLIGHT_ENFORCE) return refuse(s, &refusal, d);
+    if (s->job->preflight == PL_PREFLIGHT_ENFORCE) return refuse_context(s, &refusal, d);
     fprintf(s->messages, "preflight: warn - with the measured context %s\n", refusal.message);
     return PL_ERR_OK;
 }
 
-static void measure(struct pl_session *s, struct pl_books *out) {
+static void measure_bytes(struct pl_session *s, struct pl_books *out) {
     out->predicted_bytes =
         pl_session_rung(s)->planned.plan->arena_bytes + s->pf->context.bytes + s->pf->graph_bytes;
     out->comm_bytes = s->comm_bytes;
@@ -129,7 +130,7 @@ pl_err pl_session_check_books(struct pl_session *s, struct pl_books *out, struct
     out->planned_bytes = pl_session_rung(s)->planned.plan->arena_bytes;
     out->allocated_bytes = s->device->used_bytes;
     PL_TRY(check_host_books(s, out, d));
-    measure(s, out);
+    measure_bytes(s, out);
     if (out->planned_bytes == out->allocated_bytes) return PL_ERR_OK;
     return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "planned %llu bytes, allocated %llu",
                        (unsigned long long)out->planned_bytes,
