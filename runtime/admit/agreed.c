@@ -97,11 +97,6 @@ static pl_err decision_of(const struct pl_question *q, struct decision *out, str
     return PL_ERR_OK;
 }
 
-static bool is_smaller(const struct decision *a, const struct decision *b) {
-    if (a->batch_size != b->batch_size) return a->batch_size < b->batch_size;
-    return a->arena_bytes < b->arena_bytes;
-}
-
 /* Ranks that leave different keys open are refused later. What was decided of a key that the job
  * has set counts for nothing (Q2 of question.h); the batch size is what the plan is for in any
  * case. */
@@ -113,7 +108,9 @@ pl_err pl_agreed_decision(struct pl_preflight *pf, struct pl_question *q, struct
     PL_TRY(pl_comm_agree(pf->comm, &mine, sizeof mine, all, d));
     for (uint32_t r = 0; r < pf->world.size; r++) {
         if (all[r].open != mine.open) return PL_ERR_OK;
-        if (is_smaller(&all[r], &all[least])) least = r;
+        const struct decision *a = &all[r], *b = &all[least];
+        const bool as_large = a->batch_size == b->batch_size;
+        if (as_large ? a->arena_bytes < b->arena_bytes : a->batch_size < b->batch_size) least = r;
     }
     if (q->job->batch_size == PL_AUTO) q->batch_size = all[least].batch_size;
     q->decided = all[least].choices;

@@ -52,16 +52,14 @@ static pl_err check_table(const struct reader *r, const char *part, const float 
     return PL_ERR_OK;
 }
 
-static bool has_shape(const json_t *shape, const struct pl_window *w) {
-    return json_array_size(shape) == 2 &&
-           json_integer_value(json_array_get(shape, 0)) == (json_int_t)w->dims[0] &&
-           json_integer_value(json_array_get(shape, 1)) == (json_int_t)w->dims[1];
-}
-
 static pl_err check_state(const struct reader *r, const char *part, const json_t *state,
                           bool nested, float *offset) {
     const json_t *real = json_object_get(state, "nested_offset");
-    if (!has_shape(json_object_get(state, "shape"), r->window))
+    const json_t *shape = json_object_get(state, "shape");
+    const uint64_t *dims = r->window->dims;
+    if (json_array_size(shape) != 2 ||
+        json_integer_value(json_array_get(shape, 0)) != (json_int_t)dims[0] ||
+        json_integer_value(json_array_get(shape, 1)) != (json_int_t)dims[1])
         return refuse_part(r, part, "gives another shape than the model has");
     if (json_integer_value(json_object_get(state, "blocksize")) != PL_QUANT_BLOCK)
         return refuse_part(r, part, "gives a block size other than 64");

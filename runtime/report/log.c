@@ -63,11 +63,6 @@ pl_err pl_log_each(const char *path, pl_err (*each)(void *ctx, const char *line,
     return err;
 }
 
-static bool is_event(json_t *o, const char *name) {
-    const char *event = json_string_value(json_object_get(o, "event"));
-    return event && strcmp(event, name) == 0;
-}
-
 /* --- opening --------------------------------------------------------------------------------- */
 
 struct rewrite {
@@ -90,7 +85,8 @@ static bool is_beyond(json_t *o, uint64_t keep_steps) {
 
 static pl_err rewrite_line(void *ctx, const char *line, json_t *o) {
     struct rewrite *r = ctx;
-    const bool kept = r->keep_recoveries && is_event(o, "oom_recovery");
+    const char *event = json_string_value(json_object_get(o, "event"));
+    const bool kept = r->keep_recoveries && event && strcmp(event, "oom_recovery") == 0;
     if (!kept && is_beyond(o, r->keep_steps)) return PL_ERR_OK;
     return fputs(line, r->to) < 0 ? io_error(r->d, r->path, "write") : PL_ERR_OK;
 }

@@ -38,13 +38,6 @@ static void add_sample(const struct pl_page *p, uint32_t run, const json_t *samp
     pl_text_add(out, "</tr>\n");
 }
 
-static void add_samples_of(const struct pl_page *p, uint32_t run, struct pl_text *out) {
-    const json_t *samples = p->runs[run].log.samples;
-    const size_t n = json_array_size(samples);
-    for (size_t i = n > SAMPLES_MOST ? n - SAMPLES_MOST : 0; i < n; i++)
-        add_sample(p, run, json_array_get(samples, i), out);
-}
-
 static size_t count_left_out(const struct pl_page *p) {
     size_t left = 0;
     for (uint32_t i = 0; i < p->n; i++) {
@@ -56,8 +49,12 @@ static size_t count_left_out(const struct pl_page *p) {
 
 void pl_page_add_samples(const struct pl_page *p, struct pl_text *out) {
     struct pl_text rows = {0};
-    for (uint32_t i = 0; i < p->n; i++)
-        add_samples_of(p, i, &rows);
+    for (uint32_t run = 0; run < p->n; run++) {
+        const json_t *samples = p->runs[run].log.samples;
+        const size_t n = json_array_size(samples);
+        for (size_t i = n > SAMPLES_MOST ? n - SAMPLES_MOST : 0; i < n; i++)
+            add_sample(p, run, json_array_get(samples, i), &rows);
+    }
     if (rows.len) {
         pl_text_add(out, "<section aria-labelledby=\"samples-title\">\n"
                          "<h2 id=\"samples-title\">Samples</h2>\n"

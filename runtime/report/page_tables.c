@@ -129,19 +129,17 @@ static const char *setting(const struct pl_page *p, uint32_t run, const char *ke
     return json_string_value(json_object_get(p->runs[run].settings, key));
 }
 
-static bool is_same(const char *a, const char *b) {
-    return a && b ? strcmp(a, b) == 0 : a == b;
-}
-
 /* A run whose settings are not known tells nothing. */
 static bool differs(const struct pl_page *p, const char *key) {
     uint32_t first = 0;
     while (first < p->n && !p->runs[first].settings)
         first++;
-    for (uint32_t i = first + 1; i < p->n; i++)
-        if (p->runs[i].settings && !is_same(setting(p, first, key), setting(p, i, key)))
-            /* These name a run and its place: they differ in any case. */
-            return strcmp(key, "output_dir") != 0 && strcmp(key, "run_name") != 0;
+    for (uint32_t i = first + 1; i < p->n; i++) {
+        const char *a = setting(p, first, key), *b = setting(p, i, key);
+        if (!p->runs[i].settings || (a && b ? strcmp(a, b) == 0 : a == b)) continue;
+        /* These name a run and its place: they differ in any case. */
+        return strcmp(key, "output_dir") != 0 && strcmp(key, "run_name") != 0;
+    }
     return false;
 }
 

@@ -191,13 +191,6 @@ static pl_err has_room_below(struct pl_session *s, const struct pl_beginning *b,
     return PL_ERR_OK;
 }
 
-/* Returns the plan of this micro-batch; NULL: the ladder has none. */
-static const struct pl_planned *plan_of(const struct pl_session *s, uint32_t batch_size) {
-    for (uint32_t i = 0; i < s->n_rungs; i++)
-        if (s->rungs[i].batch_size == batch_size) return &s->rungs[i].planned;
-    return NULL;
-}
-
 static pl_err take_anew(struct pl_session *s, struct pl_anew *a, bool is_fresh, struct pl_diag *d) {
     if (is_fresh && same_job_arenas(s->rungs[0].planned.plan, a->planned.plan))
         pl_session_release_batch(s);
@@ -212,10 +205,12 @@ static pl_err take_anew(struct pl_session *s, struct pl_anew *a, bool is_fresh, 
 pl_err pl_session_begin_anew(struct pl_session *s, const struct pl_beginning *b, bool *taken,
                              struct pl_text *notes, struct pl_diag *d) {
     struct pl_anew a;
+    const struct pl_planned *known = NULL; /* the plan that the ladder has of it */
+    for (uint32_t i = 0; i < s->n_rungs && !known; i++)
+        if (s->rungs[i].batch_size == b->batch_size) known = &s->rungs[i].planned;
     *taken = false;
     s->pf->comm = s->comm;
-    pl_err err =
-        pl_anew_decide(s->pf, b->batch_size, b->have_bytes, plan_of(s, b->batch_size), &a, d);
+    pl_err err = pl_anew_decide(s->pf, b->batch_size, b->have_bytes, known, &a, d);
     if (err == PL_ERR_OK && !a.same) {
         err = has_room(s, &a, b->have_bytes, taken, d);
         if (err == PL_ERR_OK) err = has_room_below(s, b, taken, d);
