@@ -18,7 +18,7 @@
 #include "runtime/data/tokenizer/tokenizer.h"
 #include "runtime/session/load.h"
 #include "runtime/train/best.h"
-#include "runtime/train/reference_file.h"
+#include "runtime/train/reference.h"
 #include "runtime/train/step.h"
 
 #include <stdlib.h>

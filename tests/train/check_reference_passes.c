@@ -41,6 +41,7 @@ START_TEST(the_fewer_passes_are_taken) {
 }
 END_TEST
 
+/* F1 of reference.h: later epochs, in another order, find the values of the first. */
 START_TEST(either_way_has_the_same_bits) {
     const char *const *more = cases[_i].more;
     TRAIN(cases[_i].name, "auto", more, NULL);
@@ -64,6 +65,36 @@ START_TEST(a_run_that_is_resumed_keeps_what_it_began_with) {
 }
 END_TEST
 
+/* F2 of reference.h, and F3 of reference.h: the rows stand by their keys, and a bit of them that
+ * changed ends the start of the run that resumes. */
+START_TEST(values_of_a_checkpoint_are_whole_or_refused) {
+    static const char *const more[] = {"precompute_reference=true", "save_steps=1", NULL};
+    char path[SCRATCH_PATH + 64];
+    uint64_t before = 0, key;
+    size_t bytes;
+    snprintf(path, sizeof path, "%s/out/checkpoint-2/reference.bin", dir);
+    TRAIN("dpo-lora", "out", more, "max_steps=2");
+    char *file = file_read(path, &bytes);
+    ck_assert_uint_ge(bytes, 8 + 16 * 4);
+    ck_assert_uint_eq((bytes - 8) % 16, 0);
+    ck_assert_mem_eq(file, "PLREFER1", 8);
+    for (size_t at = 8; at < bytes; at += 16, before = key) {
+        memcpy(&key, file + at, sizeof key);
+        ck_assert_uint_gt(key, before);
+    }
+    file[bytes - 1] ^= 1;
+    FILE *f = fopen(path, "wb");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_uint_eq(fwrite(file, 1, bytes, f), bytes);
+    ck_assert_int_eq(fclose(f), 0);
+    free(file);
+    char *says = train(5, GOLDEN "/../preference/dpo-lora", "out", more,
+                       (const char *[]){"max_steps=3", NULL});
+    ck_assert_msg(strstr(says, "reference.bin is damaged") != NULL, "%s", says);
+    free(says);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("train.reference_passes");
     TCase *tc = tcase_create("runs");
@@ -73,6 +104,7 @@ int main(void) {
     tcase_add_loop_test(tc, either_way_has_the_same_bits, 1, 2);
     tcase_add_loop_test(tc, either_way_has_the_same_bits, 7, 9);
     tcase_add_test(tc, a_run_that_is_resumed_keeps_what_it_began_with);
+    tcase_add_test(tc, values_of_a_checkpoint_are_whole_or_refused);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

@@ -7,7 +7,9 @@
 #include "tests/support/child.h"
 #include "tests/support/scratch.h"
 
+#include <check.h>
 #include <stdlib.h>
+#include <string.h>
 
 static char dir[SCRATCH_PATH];
 
@@ -19,9 +21,10 @@ static void tear_down(void) {
     scratch_remove(dir);
 }
 
-/* Trains the case of a directory into dir/out. Words are NULL-terminated. */
-static void train(const char *path, const char *out, const char *const more[],
-                  const char *const last[]) {
+/* Trains the case of a directory into dir/out, which ends with `status`; returns the messages,
+ * malloc'd. Words are NULL-terminated. */
+static char *train(int status, const char *path, const char *out, const char *const more[],
+                   const char *const last[]) {
     const char *device = getenv("GOLDEN_DEVICE") ? getenv("GOLDEN_DEVICE") : "cpu";
     const char *words[24] = {"train",
                              "run.yaml",
@@ -35,13 +38,16 @@ static void train(const char *path, const char *out, const char *const more[],
         words[n++] = *more;
     for (; *last; last++)
         words[n++] = *last;
-    struct outcome o = plimsoll_expect(0, path, words);
+    struct outcome o = plimsoll_expect(status, path, words);
+    char *messages = strdup(o.err);
+    ck_assert_ptr_nonnull(messages);
     outcome_finish(&o);
+    return messages;
 }
 
 /* GOLDEN is the directory of the supervised cases. */
 #define TRAIN(name, out, more, ...)                                                                \
-    train(textf("%s/../preference/%s", GOLDEN, name), out, more,                                   \
-          (const char *[]){__VA_ARGS__, NULL})
+    free(train(0, textf("%s/../preference/%s", GOLDEN, name), out, more,                           \
+               (const char *[]){__VA_ARGS__, NULL}))
 
 #endif
