@@ -4,7 +4,7 @@
  * board and as notes of rank 0.  Needs: generate, session, report.
  *   A1  samples change no bit of what is trained: tokens are drawn by counters of their own, and
  *       the phase shares only the batch arena with the step
- *   A2  no memory is asked for on the device, and none of the host's after the start but for texts
+ *   A2  no memory is asked for on the device; after the start the host's is asked for texts alone
  *   A3  the same weights give the same answers, whatever the number of ranks
  *   A4  where memory runs out a prompt is tried once more; then it and those after it are left out.
  *       The run continues as without samples, unless the job recovers from nothing */

@@ -326,6 +326,7 @@ static pl_err held_step(struct pl_run *r, struct pl_diag *d) {
         if (d && d->err == PL_ERR_OK) *d = failure;
         return err;
     }
+    /* T2 of train.h */
     if (pl_session_allocations(&r->s) == r->s.steady_allocations) return PL_ERR_OK;
     return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "step %llu allocated device memory",
                        (unsigned long long)(r->state.step + 1));

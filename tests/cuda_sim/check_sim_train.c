@@ -342,7 +342,8 @@ END_TEST
 
 /* --- the same numbers ------------------------------------------------------------------------- */
 
-/* The run waits after every operation, and predicts from the one step that was timed. */
+/* F1 of profile.h. The run waits after every operation, and predicts from the one step that was
+ * timed. */
 START_TEST(a_profile_and_a_prediction_change_no_bit) {
     make("full", "");
     TRAIN_WELL("max_steps=6", "output_dir=plain");

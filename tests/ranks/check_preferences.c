@@ -92,9 +92,9 @@ static unsigned op_of_pass(unsigned rank, unsigned n) {
     return at;
 }
 
-/* One rank fails in the first micro-batch that it scores, or a later one: all halve, and end as one
- * rank does that halves in its first step. What is a mean or an estimate of `batch_size` rows stays
- * one of them. */
+/* C3 of score.h. One rank fails in the first micro-batch that it scores, or a later one: all halve,
+ * and end as one rank does that halves in its first step. What is a mean or an estimate of
+ * `batch_size` rows stays one of them. */
 START_TEST(all_halve_when_one_lacks_memory_while_it_scores) {
     const struct kind *k = &kinds[_i / 4];
     const unsigned odd = (unsigned)_i % 2, pass = (unsigned)_i / 2 % 2 * 2;

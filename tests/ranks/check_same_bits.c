@@ -202,7 +202,8 @@ static double of_best(const char *out, const char *key) {
     return v;
 }
 
-/* All ranks stop after the same step, and the model that they save is that of the same one. */
+/* W1 of best.h. All ranks stop after the same step, and the model that they save is that of the
+ * same one. */
 START_TEST(ranks_agree_on_the_best_model) {
     char dir[SCRATCH_PATH], one[SCRATCH_PATH + 16], several[SCRATCH_PATH + 16];
     scratch_make(dir);

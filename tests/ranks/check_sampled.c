@@ -76,6 +76,7 @@ static const struct {
     const char *devices, *sharding;
 } cuts[] = {{"2", "none"}, {"2", "weights"}, {"3", "optimizer"}, {"2", "gradients"}};
 
+/* A3 of samples.h, D5 of decode.h. */
 START_TEST(ranks_that_sample_train_as_one_that_does_not) {
     make(&kinds[_i]);
     train(0, WORDS("output_dir=plain"));

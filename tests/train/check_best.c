@@ -117,7 +117,8 @@ START_TEST(the_model_of_the_best_checkpoint_is_saved) {
 }
 END_TEST
 
-/* Every evaluation counts for the patience; the model is one that has a checkpoint. */
+/* W3 of best.h. Every evaluation counts for the patience; the model is one that has a checkpoint.
+ * */
 START_TEST(only_evaluations_with_a_checkpoint_are_candidates) {
     make_job("full", "");
     TRAIN(BEST, "max_steps=18", "eval_steps=1", "save_steps=6");
@@ -189,6 +190,7 @@ static const struct {
              {"accuracy", 2, "0"},
              {"perplexity", 2, "1"}};
 
+/* W2 of best.h, as EarlyStoppingCallback decides by the same figures. */
 START_TEST(a_run_stops_where_transformers_would) {
     make_job("full", textf("metric_for_best_model: %s\n", stops[_i].metric));
     TRAIN("output_dir=whole", "max_steps=40", "early_stopping_patience=1000");
@@ -226,6 +228,7 @@ END_TEST
 /* Steps after which the run ends for a while: some before the best step, some after it. */
 static const int pauses[] = {2, 4, 8};
 
+/* W1 of best.h, in the directory of the run that was stopped. */
 START_TEST(a_resumed_run_decides_as_one_that_was_never_stopped) {
     make_job("full", "early_stopping_patience: 3\n"
                      "load_best_model_at_end: true\n");

@@ -97,7 +97,8 @@ static const char *const cuts[][2] = {{"batch_size=1", "loss_chunk_tokens=0"},
                                       {"batch_size=5", "loss_chunk_tokens=3"},
                                       {"batch_size=2", "packing=true"}};
 
-/* At rate 0 every run evaluates the weights that it began with. */
+/* V1 of evaluate.h: each row is counted once. At rate 0 every run evaluates the weights that it
+ * began with. */
 START_TEST(the_count_is_the_same_however_the_rows_are_cut) {
     json_t *a, *b;
     tiny_make(dir, &(struct tiny){.rows = 40, .vocab = 12},

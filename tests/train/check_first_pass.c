@@ -87,8 +87,8 @@ static void expect_near(const char *key, uint64_t step, double limit) {
                   (int)step, key, p, q);
 }
 
-/* A sum over other rows at one time is rounded in another place: by some parts of 1e-7, which the
- * updates of a step or two multiply. */
+/* C2 of score.h. A sum over other rows at one time is rounded in another place: by some parts of
+ * 1e-7, which the updates of a step or two multiply. */
 START_TEST(an_odd_number_of_pairs_has_the_same_gradient_to_rounding) {
     const struct even *o = &odds[_i];
     TRAIN_STEPS(o->name, "kept", o->more, "keep_first_pass=true");

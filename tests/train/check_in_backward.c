@@ -268,9 +268,10 @@ static int resumed_from(const char *out, bool *went_back) {
     return first;
 }
 
-/* Memory for one operation is refused, for every eleventh operation of the run in turn. Before the
- * first update of a step only that step is done again; after it the run goes back to its
- * checkpoint. */
+/* K1 of go_back.h, W2 of begin_anew.h: the run equals one that is resumed with the smaller
+ * micro-batch. Memory for one operation is refused, for every eleventh operation of the run in
+ * turn. Before the first update of a step only that step is done again; after it the run goes back
+ * to its checkpoint. */
 START_TEST(memory_that_is_refused_to_any_operation_ends_in_the_same_run) {
     char halved[5][SCRATCH_PATH + 64];
     int seen[5] = {0}, went_back = 0, op = 1;

@@ -96,7 +96,8 @@ START_TEST(weights_are_derivatives_of_the_other_stages) {
 }
 END_TEST
 
-/* The estimate is above 0 in one unit, and clamped in another. */
+/* L2, whatever the micro-batch of the device is. The estimate is above 0 in one unit, and clamped
+ * in another. */
 START_TEST(the_estimate_of_kto_is_of_a_unit_and_not_negative) {
     struct problem p;
     set_up(&p, PL_STAGE_KTO, 0);
@@ -160,6 +161,20 @@ START_TEST(a_step_without_samples_has_no_loss) {
 }
 END_TEST
 
+/* L1: micro-batches that weigh their own samples, as the first pass that is kept does. */
+START_TEST(a_part_of_a_step_has_the_bits_of_the_whole) {
+    static const uint32_t stages[] = {PL_STAGE_DPO, PL_STAGE_ORPO, PL_STAGE_SIMPO, PL_STAGE_KTO};
+    struct problem whole, parts;
+    set_up(&whole, stages[_i], 0);
+    set_up(&parts, stages[_i], 0);
+    (void)loss_of(&whole);
+    pl_losses_begin(&parts.job, &parts.batch);
+    for (uint64_t at = 0; at < SAMPLES; at += 2)
+        pl_losses_of_samples(&parts.job, UNIT, &parts.batch, at, at + 2, parts.scores);
+    ck_assert_mem_eq(parts.weights, whole.weights, sizeof whole.weights);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("train.losses");
     TCase *tc = tcase_create("losses");
@@ -170,6 +185,7 @@ int main(void) {
     tcase_add_test(tc, losses_without_a_difference_have_their_known_values);
     tcase_add_test(tc, scores_far_out_stay_finite);
     tcase_add_test(tc, a_step_without_samples_has_no_loss);
+    tcase_add_loop_test(tc, a_part_of_a_step_has_the_bits_of_the_whole, 0, 4);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);
     int failed = srunner_ntests_failed(r);

@@ -81,6 +81,7 @@ static void expect_same_run(int i, const char *a, const char *b) {
     joblog_assert_same_steps(x, y);
 }
 
+/* T1 of train.h: nothing of the attempt that failed is left. */
 START_TEST(recovery_ends_where_the_smaller_micro_batch_ends) {
     make_halving(_i);
     train_cut(halvings[_i].small, "output_dir=small", "seed=3");
@@ -220,6 +221,7 @@ static void expect_same_settings(const char *a, const char *b) {
 }
 
 /* A card for two samples of the job in several micro-batches, by what estimate-vram says.
+ * W1 of begin_anew.h: the run is that of the smaller micro-batch to the bit.
  * N1 of anew.h: the settings are those of a run that begins with the smaller micro-batch.
  * N2 of anew.h: it takes no more than the card has. */
 START_TEST(an_open_job_halves_to_what_fits) {

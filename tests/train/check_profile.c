@@ -38,6 +38,7 @@ static const struct {
              {false, true, {false, true, false, false}},
              {true, true, {true, true, true, true}}};
 
+/* F2. */
 START_TEST(a_device_that_works_on_its_own_is_waited_for_in_one_step) {
     double of[PL_COST_COUNT] = {-1};
     begin(rules[_i].every);

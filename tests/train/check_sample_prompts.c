@@ -46,6 +46,7 @@ static const char *const kinds[][2] = {
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
+/* A1 of samples.h; A2 of samples.h: what is allocated is what was planned. */
 START_TEST(samples_change_no_bit_of_what_is_trained) {
     make(kinds[_i][0], kinds[_i][1]);
     TRAIN("output_dir=plain");

@@ -302,8 +302,9 @@ START_TEST(what_was_estimated_is_planned_and_allocated_to_the_byte) {
 }
 END_TEST
 
-/* The decay multiplies weights by -10^5 a step, which fp32 does not stand for long. That the last
- * step leaves them as they were is the kernels' promise and shown with them. */
+/* N1 of not_finite.h: the first value is named. The decay multiplies weights by -10^5 a step, which
+ * fp32 does not stand for long. That the last step leaves them as they were is the kernels' promise
+ * and shown with them. */
 START_TEST(a_step_that_is_not_finite_ends_the_run) {
     tiny_make(dir, &(struct tiny){0},
               "batch_size: 4\nmax_steps: 20\nlearning_rate: 1000\nweight_decay: 100\n"
