@@ -30,7 +30,7 @@ static uint32_t op_of(const struct pl_plan *plan, uint32_t id, bool last) {
 }
 
 /* A counting sort by first or last op. */
-static bool list(struct by_op *b, const struct pl_plan *plan, bool last) {
+static bool list_by_op(struct by_op *b, const struct pl_plan *plan, bool last) {
     const struct pl_program *p = plan->program;
     b->from = pl_calloc((size_t)p->n_ops + 2, sizeof *b->from);
     b->ids = pl_malloc(((size_t)p->n_tensors + 1) * sizeof *b->ids);
@@ -45,10 +45,10 @@ static bool list(struct by_op *b, const struct pl_plan *plan, bool last) {
 }
 
 pl_err pl_poison_init(struct pl_exec *e, struct pl_diag *d) {
-    if (e->device->ops != &pl_device_cpu) return PL_ERR_OK;
+    if (e->device->ops != &pl_device_cpu) return PL_ERR_OK; /* Z4 */
     e->poison = pl_calloc(1, sizeof *e->poison);
-    if (e->poison && list(&e->poison->born, e->plan, false) &&
-        list(&e->poison->dead, e->plan, true))
+    if (e->poison && list_by_op(&e->poison->born, e->plan, false) &&
+        list_by_op(&e->poison->dead, e->plan, true))
         return PL_ERR_OK;
     return pl_host_oom(d, "the lifetimes of the plan");
 }

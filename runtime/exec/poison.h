@@ -11,7 +11,7 @@
  *       SAVE runs: the buffers of those two are filled and emptied outside of ops
  *   Z4  only arenas of the CPU device are poisoned: kernels of other devices are not instrumented,
  *       and may still run when the call that started them has returned
- *   Z5  without AddressSanitizer no code and no memory is used but for one pointer of pl_exec
+ * Without AddressSanitizer no code and no memory is used but for one pointer of pl_exec.
  * Use: pl_poison_init(&e, &d); for each group of ops that run as one: pl_poison_before(&e, i, n);
  *      pl_poison_lift(&e); pl_poison_finish(&e); */
 #ifndef PL_RUNTIME_EXEC_POISON_H

@@ -5,18 +5,6 @@
 /* Fewer launches than this are not worth a graph. */
 #define LEAST_OPS 4
 
-static bool can_replay(const struct pl_exec *e, uint32_t n) {
-    const struct pl_device *dev = e->device;
-    return n >= LEAST_OPS && dev->ops->record_begin && dev->graphs.limit_bytes && !dev->graphs.off;
-}
-
-static bool has_host_op(const struct pl_exec *e, uint32_t first, uint32_t n) {
-    const struct pl_op *ops = e->plan->program->ops;
-    for (uint32_t i = first; i < first + n; i++)
-        if (ops[i].host) return true;
-    return false;
-}
-
 /* The key of ops [first, first + n) for the micro-batch at hand. Every op that reads a count of the
  * micro-batch has rows of it, so that norm and update are the same after any. */
 static struct pl_exec_shape key_of(const struct pl_exec *e, uint32_t first, uint32_t n) {
@@ -45,7 +33,8 @@ static struct pl_exec_shape *find_shape(struct pl_exec *e, uint32_t first, uint3
         if (!s->graph && (!oldest || s->used < oldest->used)) oldest = s;
     }
     *oldest = key;
-    oldest->refused = has_host_op(e, first, n);
+    for (uint32_t i = first; i < first + n; i++)
+        oldest->refused |= e->plan->program->ops[i].host;
     return oldest;
 }
 
@@ -89,13 +78,15 @@ static void record(struct pl_exec *e, struct pl_exec_shape *s, pl_exec_run_fn ru
 
 pl_err pl_exec_replay(struct pl_exec *e, uint32_t first, uint32_t n, pl_exec_run_fn run,
                       struct pl_diag *d) {
-    if (!can_replay(e, n)) return run(e, first, n, d);
+    const struct pl_device *dev = e->device;
+    if (n < LEAST_OPS || !dev->ops->record_begin || !dev->graphs.limit_bytes || dev->graphs.off)
+        return run(e, first, n, d);
     struct pl_exec_shape *s = find_shape(e, first, n);
     bool again = s->used != 0;
     s->used = ++e->clock;
     if (again && !s->graph && !s->refused && e->recordings < PL_EXEC_RECORDINGS) record(e, s, run);
     if (!s->graph) return run(e, first, n, d);
-    if (e->device->ops->replay(e->device, s->graph) != PL_ERR_OK) {
+    if (dev->ops->replay(e->device, s->graph) != PL_ERR_OK) {
         stop(e, "the driver does not start a graph");
         return run(e, first, n, d);
     }

@@ -2,10 +2,10 @@
  *
  * The key is everything that a grid or a product depends on: the range, the counts of the
  * micro-batch if an op of the range has rows of it, and whether it is the first of its step.
- * Everything else that changes is read by
- * kernels from device memory (struct pl_facts), so a graph that was recorded for one micro-batch
- * serves every other of its key. A key is run op by op the first time, which is also when libraries
- * make their choices, recorded the second time, and replayed from then on.
+ * Everything else that changes is read by kernels from device memory (struct pl_facts), so a graph
+ * that was recorded for one micro-batch serves every other of its key. A key is run op by op the
+ * first time, which is also when libraries make their choices, recorded the second time, and
+ * replayed from then on.
  *   G1  replaying and running give the same bits
  *   G2  at most PL_GRAPHS_MOST exist, and PL_EXEC_RECORDINGS are made between two bindings; what
  *       fails ends the making of graphs, and never a run

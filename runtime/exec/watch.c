@@ -7,7 +7,8 @@
 
 /* The first of n elements from `at` on, of a view whose rows lie ld apart, that is in a column and
  * not finite; n: there is none. */
-static uint64_t find(const struct pl_view *v, const unsigned char *p, uint64_t at, uint64_t n) {
+static uint64_t find_in_view(const struct pl_view *v, const unsigned char *p, uint64_t at,
+                             uint64_t n) {
     const char *type = pl_dtype_file_name(v->dtype);
     const uint64_t size = pl_dtype_bytes(v->dtype);
     uint64_t i = pl_finite_scan(type, p, n);
@@ -30,7 +31,7 @@ static pl_err look_at(struct pl_exec *e, const struct pl_operand *o, const struc
     for (uint64_t at = 0, n; at < end; at += n) {
         n = pl_u64_min(end - at, most);
         PL_TRY(pl_exec_read(e, o->id, start + at * size, w->buffer, n * size));
-        const uint64_t i = find(v, w->buffer, at, n), place = start / size + at + i;
+        const uint64_t i = find_in_view(v, w->buffer, at, n), place = start / size + at + i;
         if (i == n) continue;
         *found = true;
         w->value = pl_finite_name(pl_dtype_file_name(v->dtype), w->buffer + i * size);

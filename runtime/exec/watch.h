@@ -4,7 +4,7 @@
  *   W1  ops are looked at in the order of the program, so all that was written before the op that
  *       is found is finite; where an operand that it only reads is not, that operand was so before
  *       the run: it is a weight, and it is what is named
- *   W2  each op is waited for and its results are copied to the host: for the last run of a job
+ * Each op is waited for and its results are copied to the host, which is for the last run of a job.
  * Use: e.watch = w; pl_exec_run(&e, first, n, &d); e.watch = NULL; if (w->found) ... */
 #ifndef PL_RUNTIME_EXEC_WATCH_H
 #define PL_RUNTIME_EXEC_WATCH_H

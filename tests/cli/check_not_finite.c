@@ -111,6 +111,7 @@ START_TEST(an_alpha_beyond_fp32_is_refused) {
 }
 END_TEST
 
+/* W1 of watch.h: an operand that is only read is named where it was not finite before. */
 START_TEST(a_base_that_is_not_finite_is_named) {
     static const char *const alone[] = {"generate", "--model",          "model", "--prompt-ids",
                                         "1,2,3",    "--max-new-tokens", "2",     NULL};
@@ -128,7 +129,8 @@ START_TEST(a_base_that_is_not_finite_is_named) {
 }
 END_TEST
 
-/* All numbers of the files are finite, and those that come of them are not. */
+/* W1 of watch.h: the op that wrote the first such value is named. All numbers of the files are
+ * finite, and those that come of them are not. */
 START_TEST(what_overflows_in_whole_files_is_told) {
     poke_base(3e38f);
     poke("model/model.safetensors", "model.norm.weight", 0, 3, 3e38f);

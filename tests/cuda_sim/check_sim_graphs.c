@@ -85,6 +85,7 @@ static const struct {
 };
 enum { JOBS = sizeof jobs / sizeof *jobs };
 
+/* G1 of repeats.h. */
 START_TEST(a_run_with_graphs_is_the_run_without) {
     make(jobs[_i].mode, jobs[_i].rows, jobs[_i].more);
     TRAIN_WELL("output_dir=with");

@@ -153,8 +153,8 @@ static const uint32_t shardings[] = {PL_SHARDING_NONE, PL_SHARDING_OPTIMIZER, PL
                                      PL_SHARDING_WEIGHTS};
 static const uint32_t modes[] = {PL_MODE_FULL, PL_MODE_LORA, PL_MODE_QLORA};
 
-/* A1 to A3, for every mode, sharding and two numbers of ranks; and next to all of the backward pass
- * is computed while something is under way. */
+/* A1 of copy_stream.h, to A3, for every mode, sharding and two numbers of ranks; and, E6, next to
+ * all of the backward pass is computed while something is under way. */
 START_TEST(nothing_touches_what_is_under_way) {
     open_plan(modes[_i / 8], _i % 2 ? 3 : 2, shardings[_i / 2 % 4]);
     for (int phase = 0; phase < PL_PHASE_COUNT; phase++) {
@@ -195,7 +195,7 @@ START_TEST(what_is_under_way_is_waited_for_after_a_failure) {
 }
 END_TEST
 
-/* A4. */
+/* A4 of copy_stream.h. */
 START_TEST(alone_or_under_a_clock_all_ops_run_in_order) {
     struct pl_op_time *times;
     open_plan(PL_MODE_FULL, 2, PL_SHARDING_GRADIENTS);

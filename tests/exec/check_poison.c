@@ -128,7 +128,7 @@ START_TEST(a_step_keeps_to_the_lives_of_its_plan) {
 }
 END_TEST
 
-/* Every tensor that more than one group of ops uses, one after another. */
+/* E4 of exec.h. Every tensor that more than one group of ops uses, one after another. */
 START_TEST(a_life_cut_short_ends_the_run) {
     char said[4096], name[96];
     uint32_t planted = 0;
@@ -155,7 +155,8 @@ static bool is_open(void *p, uint64_t bytes) {
     return __asan_region_is_poisoned(p, bytes) == NULL;
 }
 
-/* Results of the last ops can be read; tensors that died before them and the padding cannot. */
+/* Z1, Z2: results of the last ops can be read; tensors that died before them and the padding
+ * cannot. */
 START_TEST(only_the_living_are_open) {
     struct pl_diag d = {0};
     open_rig(_i);
@@ -180,6 +181,7 @@ START_TEST(only_the_living_are_open) {
 }
 END_TEST
 
+/* Z3. */
 START_TEST(an_arena_is_open_before_anyone_else_has_it) {
     open_rig(_i);
     ck_assert(is_open(rig.batch_arena.base, rig.batch_arena.bytes));

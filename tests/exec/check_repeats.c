@@ -154,6 +154,7 @@ START_TEST(facts_are_no_part_of_the_key) {
 }
 END_TEST
 
+/* G3. */
 START_TEST(the_least_recently_used_gives_way) {
     for (uint64_t t = 1; t <= PL_GRAPHS_MOST; t++)
         run(t), run(t);
@@ -170,6 +171,7 @@ START_TEST(the_least_recently_used_gives_way) {
 }
 END_TEST
 
+/* G2. */
 START_TEST(recordings_end_until_the_next_binding) {
     for (uint64_t t = 1; t <= 2 * PL_EXEC_RECORDINGS; t++)
         run(t), run(t);
@@ -227,6 +229,7 @@ static const struct {
                 {&device.run, PL_ERR_DEVICE_OOM, true},
                 {&device.replay, PL_ERR_PLAN_BROKEN, true}};
 
+/* G2. */
 START_TEST(what_fails_is_run_and_not_tried_again) {
     *failures[_i].which = failures[_i].err;
     run(10), run(10), run(10);
