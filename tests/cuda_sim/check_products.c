@@ -86,7 +86,7 @@ static cublasStatus_t fake_preference_destroy(cublasLtMatmulPreference_t p) {
 
 static cublasStatus_t fake_desc_create(cublasLtMatmulDesc_t *d, cublasComputeType_t compute,
                                        cudaDataType_t scale) {
-    ck_assert_int_eq(compute, CUBLAS_COMPUTE_32F);
+    ck_assert_int_eq(compute, CUBLAS_COMPUTE_32F); /* M1 */
     ck_assert_int_eq(scale, CUDA_R_32F);
     return make(d);
 }
@@ -258,7 +258,12 @@ static void open_products(void) {
     ck_assert_int_eq(pl_products_create(&fake, &cuda.products, &d), PL_ERR_OK);
 }
 
+/* The handle, the descriptor, three layouts and the preference. */
+enum { OBJECTS = 6 };
+
+/* M3, C3 of cuda.h: all objects were made when the products were. */
 static void close_products(void) {
+    ck_assert_int_eq(lt.created, OBJECTS);
     pl_products_destroy(&cuda.products);
     ck_assert_int_eq(lt.created, lt.destroyed);
 }
@@ -410,6 +415,7 @@ START_TEST(a_weight_gradient_has_its_tokens_in_the_sum) {
 }
 END_TEST
 
+/* M2. */
 START_TEST(the_choice_does_not_depend_on_what_ran_before) {
     multiply(linear(1003));
     multiply(linear(1000));
@@ -456,6 +462,7 @@ static const struct {
                {CUBLAS_STATUS_ARCH_MISMATCH, 0},
                {CUBLAS_STATUS_SUCCESS, 4097}};
 
+/* M4. */
 START_TEST(an_algorithm_that_may_not_run_a_shape_is_not_run_on_it) {
     struct pl_product g = linear(1001);
     g.ws_bytes = 4096;
@@ -498,6 +505,7 @@ START_TEST(a_reused_algorithm_that_fails_is_replaced_by_that_of_the_exact_shape)
 }
 END_TEST
 
+/* M4. */
 START_TEST(a_product_is_tried_twice_at_most) {
     const struct pl_product own = linear(1024), reused = linear(1001);
     lt.status = CUBLAS_STATUS_EXECUTION_FAILED;
@@ -600,9 +608,6 @@ START_TEST(a_product_that_fails_is_out_of_memory_where_memory_is_short) {
     ck_assert_int_eq(pl_products_run(&cuda, &g), rooms[_i].err);
 }
 END_TEST
-
-/* The handle, the descriptor, three layouts and the preference. */
-enum { OBJECTS = 6 };
 
 START_TEST(a_creation_that_fails_leaves_nothing_behind) {
     struct pl_products *p = NULL;

@@ -191,6 +191,7 @@ static void make_parents(const char *path) {
     }
 }
 
+/* M1, M2, M3: by trees of files, some of which lack some. */
 START_TEST(the_narrowest_bound_is_what_is_available) {
     const struct tree *t = &trees[_i];
     for (const struct file *f = t->files; f->path && f < t->files + MOST_FILES; f++) {

@@ -39,6 +39,7 @@ START_TEST(an_arena_is_counted_and_given_back) {
 }
 END_TEST
 
+/* D1 of device.h. */
 START_TEST(an_allocation_past_the_budget_changes_nothing) {
     struct pl_device *dev = open_device(_i, 10000);
     struct pl_arena a, b = {&a, 1};
@@ -89,7 +90,8 @@ START_TEST(arenas_are_aligned_and_zeroed) {
 }
 END_TEST
 
-/* Allocations 3 and 4 fail, 1, 2 and 5 do not; failed calls count. */
+/* D3 of device.h: allocations 3 and 4 fail, 1, 2 and 5 do not. D2 of device.h: failed calls
+ * count. */
 START_TEST(injection_fails_the_allocations_it_names) {
     static const pl_err want[] = {PL_ERR_OK, PL_ERR_OK, PL_ERR_DEVICE_OOM, PL_ERR_DEVICE_OOM,
                                   PL_ERR_OK};

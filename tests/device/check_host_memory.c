@@ -25,7 +25,7 @@ static struct pl_device *open_device(int backend, uint64_t budget) {
     return dev;
 }
 
-/* D4: no budget of the device holds it, and the books of the device do not move. */
+/* D4 of device.h: no budget of the device holds it, and the books of the device do not move. */
 START_TEST(host_memory_is_in_books_of_its_own) {
     struct pl_device *dev = open_device(_i, 1000);
     struct pl_arena a[COUNT(places)], device;

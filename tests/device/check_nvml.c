@@ -4,6 +4,7 @@
 #include "runtime/device/cuda/gpu_query.h"
 
 #include <check.h>
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,8 @@ START_TEST(a_gpu_is_described_as_the_driver_has_it) {
     ck_assert_uint_eq(gpu.free_bytes, 900000000);
     ck_assert_uint_eq(gpu.sm, 120);
     ck_assert_uint_eq(gpu.process_bytes, 0);
+    /* N1 of nvml.h: the library is gone. */
+    ck_assert_ptr_null(dlopen(getenv("PLIMSOLL_NVML"), RTLD_NOW | RTLD_NOLOAD));
 }
 END_TEST
 
@@ -78,6 +81,7 @@ static const struct {
     {"99999999999999999999", 0, -1},
 };
 
+/* N2 of nvml.h. */
 START_TEST(a_gpu_is_found_as_cuda_counts) {
     struct pl_gpu gpu;
     struct pl_diag d = {0};
@@ -111,7 +115,7 @@ static const struct {
     {NULL, 2, NULL},
 };
 
-/* CUDA sees the slice that is named, and of a GPU that is cut into them the first. */
+/* N2 of nvml.h. CUDA sees the slice that is named, and of a GPU that is cut into them the first. */
 START_TEST(a_slice_is_described_and_not_its_gpu) {
     struct pl_gpu gpu;
     struct pl_diag d = {0};

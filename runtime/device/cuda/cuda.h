@@ -4,10 +4,9 @@
  * (cuda_copy_stream.h). No kernel allocates, synchronises or reads back; scratch is the op's
  * planned `ws` operand. The same files are compiled by nvcc and, for machines without a GPU, by the
  * host compiler against the emulation of tests/cuda_sim: whatever the two say differently goes
- * through the macros below.
+ * through the macros below. After its launches a kernel function returns pl_cuda_launched().
  *   C1  a kernel is started by PL_LAUNCH and nothing else, and its dynamic shared memory is taken
  *       by PL_SHARED; there are no static __shared__ arrays
- *   C2  after its launches a kernel function returns pl_cuda_launched()
  *   C3  no cuBLAS handle, descriptor or algorithm is made inside a step after the first one that
  *       ran: pl_cuda.products keeps them */
 #ifndef PL_RUNTIME_DEVICE_CUDA_CUDA_H

@@ -85,8 +85,9 @@ struct dim3 {
 #define gridDim   (uint3{plsim_here.grid_dim[0], plsim_here.grid_dim[1], plsim_here.grid_dim[2]})
 static const int warpSize = 32;
 
-/* ---- launches (runtime/device/cuda/cuda.h, C1) ---- */
+/* ---- launches ---- */
 
+/* C1 of cuda.h: a source with `<<<` or __shared__ of its own does not compile here. */
 #define PL_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                  \
     plsim_start(#kernel, (kernel), (grid), (block), (shared_bytes), (stream), __VA_ARGS__)
 #define PL_SHARED(type, name) type *name = reinterpret_cast<type *>(plsim_here.shared)
