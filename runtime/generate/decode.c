@@ -136,6 +136,7 @@ static pl_err compute(struct pl_decoder *g, struct pl_diag *d) {
     if (bytes)
         err = s->device->ops->download(s->device, g->logits,
                                        pl_exec_address(&rung->exec, g->logits_tensor), bytes);
+    /* D1, N2 of generate.h */
     if (err == PL_ERR_OK && pl_session_allocations(s) == s->steady_allocations) return PL_ERR_OK;
     if (err != PL_ERR_OK) return pl_diag_set(d, err, "the logits could not be copied");
     return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "generating allocated device memory");

@@ -147,6 +147,7 @@ static void answer_finish(struct answer *a) {
 
 /* ---- a generator that answers again ---- */
 
+/* D4 of decode.h. */
 START_TEST(a_second_answer_computes_only_what_is_new) {
     static int32_t ids[MOST];
     struct pl_job job;
@@ -345,8 +346,9 @@ static void compare_alone(const uint64_t *lengths, uint64_t new_tokens, bool sam
     answer_finish(&both);
 }
 
-/* Attention never lets sequences meet, and products of few rows sum every row alike. Many rows go
- * to a library whose order of sums may follow their number: then the last bits may differ. */
+/* D2 of decode.h. Attention never lets sequences meet, and products of few rows sum every row
+ * alike. Many rows go to a library whose order of sums may follow their number: then the last bits
+ * may differ. */
 START_TEST(short_prompts_beside_each_other_give_the_bits_of_each_alone) {
     compare_alone((const uint64_t[]){3, 5}, 12, true);
 }
@@ -375,6 +377,7 @@ END_TEST
 
 /* ---- ends ---- */
 
+/* D3 of decode.h. */
 START_TEST(an_end_token_ends_a_sequence_and_is_its_last) {
     int32_t ids[6];
     struct answer a;
@@ -425,6 +428,7 @@ static void stop_soon(void *ctx, uint32_t sequence, int32_t id) {
     if (++*(int *)ctx == 3) stop = SIGINT;
 }
 
+/* D3 of decode.h. */
 START_TEST(a_signal_leaves_what_was_generated) {
     int32_t ids[6];
     int tokens = 0;

@@ -54,7 +54,8 @@ static const struct {
 };
 #define N_FILTERS (int)(sizeof filters / sizeof *filters)
 
-/* Five standard deviations of a binomial count: one run in a million strays further. */
+/* S3 of sampler.h. Five standard deviations of a binomial count: one run in a million strays
+ * further. */
 START_TEST(draws_follow_the_probabilities_of_what_the_filters_keep) {
     const struct pl_sampling *how = &filters[_i].how;
     uint64_t counts[VOCAB];
@@ -72,6 +73,7 @@ START_TEST(draws_follow_the_probabilities_of_what_the_filters_keep) {
 }
 END_TEST
 
+/* S2 of sampler.h. */
 START_TEST(a_draw_depends_on_its_place_and_seed_alone) {
     struct pl_sampler s;
     float logits[VOCAB];
@@ -98,6 +100,7 @@ START_TEST(a_draw_depends_on_its_place_and_seed_alone) {
 }
 END_TEST
 
+/* S1 of sampler.h. */
 START_TEST(greedy_takes_the_lowest_of_equal_ids) {
     struct pl_sampler s;
     float logits[] = {-1, 2, 0.5f, 2, -INFINITY, 1, 2, 0};
