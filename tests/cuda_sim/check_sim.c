@@ -179,6 +179,7 @@ START_TEST(a_kernel_opts_into_large_shared_memory) {
 }
 END_TEST
 
+/* T1 of table.h. */
 START_TEST(a_kernel_that_was_forgotten_in_loading_ends_the_process) {
     ck_assert_int_eq(smoke_opt_in(0), cudaSuccess);
     smoke_race(device(32 * sizeof(int)));

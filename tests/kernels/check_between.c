@@ -44,6 +44,7 @@ static const struct pl_move *next_taken(uint32_t rank, uint32_t peer) {
     return NULL;
 }
 
+/* B1: no rank is its own peer. */
 static void carry_all(uint32_t ranks) {
     for (uint32_t r = 0; r < ranks; r++)
         for (uint32_t i = 0; i < n_moves[r]; i++) {

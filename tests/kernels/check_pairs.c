@@ -182,7 +182,7 @@ static float by_pairs(const struct pl_view *x, uint64_t row, const struct pl_vie
     return sum;
 }
 
-/* No longer than a block of k, and more rows than are multiplied where they lie. */
+/* T1 of tile.h. No longer than a block of k, and more rows than are multiplied where they lie. */
 START_TEST(a_product_has_the_bits_that_pairs_in_order_give) {
     drawn = 1000 + (uint32_t)_i;
     struct product p = {.kind = PL_OP_LINEAR, .attr = {.alpha = 1.0f}};

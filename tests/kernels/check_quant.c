@@ -202,7 +202,8 @@ static void random_tensor(void) {
     }
 }
 
-/* Element e: half e % 8 of block e / 8 of the stream (seed, step, site), as ADAMW has it. */
+/* U1 of update.h. Element e: half e % 8 of block e / 8 of the stream (seed, step, site), as ADAMW
+ * has it. */
 START_TEST(bf16_weights_round_by_the_bits_of_their_element) {
     static const struct pl_batch batch = {.seed = 11,
                                           .step = 7,
@@ -238,6 +239,7 @@ static pl_err run_update(const struct runner *r, const struct pl_call *c) {
     return r->kernels[PL_OP_ADAMW_8BIT](r->dev, c);
 }
 
+/* C1 of quant_call.h. */
 START_TEST(an_update_of_unsound_operands_is_a_broken_plan) {
     static const struct pl_batch batch = {.step = 1};
     static const struct pl_attr attr = {0};
@@ -256,6 +258,7 @@ START_TEST(an_update_of_unsound_operands_is_a_broken_plan) {
 }
 END_TEST
 
+/* C2 of quant_call.h. */
 START_TEST(a_matrix_of_unsound_operands_is_a_broken_plan) {
     enum { ROWS = 5, COLS = 27, ELEMENTS = ROWS * COLS }; /* 3 blocks, half a byte over */
     static uint8_t codes[ELEMENTS / 2 + 1], absmax8[3];
@@ -360,6 +363,7 @@ static unsigned code_at(const uint8_t *codes, int i) {
     return i % 2 ? codes[i / 2] & 15u : codes[i / 2] >> 4;
 }
 
+/* Q1 of quant.h. */
 START_TEST(a_weight_takes_the_nearest_value) {
     enum { COUNT = 7 * PL_QUANT_BLOCK + 13 };
     float x[COUNT], absmax[8];

@@ -220,7 +220,7 @@ static bool same_code(enum pl_quant t, unsigned a, unsigned b) {
     return a == b || (t == PL_QUANT_FP4 && both_zero);
 }
 
-/* Checks in pieces, as a file is read: each starts at a multiple of a group. */
+/* Q3 of quant.h. Checks in pieces, as a file is read: each starts at a multiple of a group. */
 static void check_codes(const struct sample *s) {
     struct tensor packed = need("%s.%s.packed", s->weight, s->type);
     struct tensor want = need("%s.%s.absmax", s->weight, s->type);
@@ -245,6 +245,7 @@ static void check_codes(const struct sample *s) {
     free(want.data);
 }
 
+/* Q2 of quant.h: bitsandbytes has recorded them. */
 START_TEST(weights_get_the_recorded_codes) {
     if (!open_vectors(_i, "nf4")) return;
     ck_assert_int_ge(for_each_sample(check_codes), 11);
@@ -350,6 +351,7 @@ static void check_matrices(const struct sample *s) {
     check_matrix(s, true, "bf16");
 }
 
+/* Q4 of quant.h. */
 START_TEST(matrices_come_back_bit_for_bit) {
     if (!open_vectors(_i, "nf4")) return;
     machine_open(&machine);

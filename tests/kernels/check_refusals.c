@@ -3,6 +3,7 @@
 #include "runtime/device/cpu/cpu.h"
 #include "runtime/device/device.h"
 #include "runtime/kernels/back_ends.h"
+#include "runtime/kernels/grouped_call.h"
 
 #include <check.h>
 #include <math.h>
@@ -15,7 +16,7 @@ static uint32_t n_levels;
 
 static float a[ROWS * COLS], b[ROWS * COLS], c[ROWS * COLS], o[ROWS * COLS], w[COLS], stat[ROWS];
 static float dq[ROWS * COLS], dk[ROWS * COLS], dv[ROWS * COLS];
-static int32_t offsets[] = {0, ROWS}, positions[ROWS], targets[ROWS];
+static int32_t offsets[] = {0, ROWS, ROWS, ROWS}, positions[ROWS], targets[ROWS];
 static double loss[2];
 static _Alignas(256) unsigned char ws[WS_BYTES];
 
@@ -155,6 +156,35 @@ START_TEST(a_nan_key_is_seen_by_later_queries_only) {
 }
 END_TEST
 
+/* The matrices of in[0], in[1] and out[0]: P rows, E experts of O rows each, K columns. */
+enum { P = 6, E = 3, O = 5, K = 4 };
+static const struct {
+    bool (*is_sound)(const struct pl_call *c);
+    uint64_t size[3][2];
+} grouped[] = {{pl_grouped_linear_is_sound, {{P, K}, {E * O, K}, {P, O}}},
+               {pl_grouped_linear_dx_is_sound, {{P, O}, {E * O, K}, {P, K}}},
+               {pl_grouped_linear_dw_is_sound, {{P, O}, {P, K}, {E * O, K}}}};
+
+/* C1: whole experts, and an end for each; C2: both sides agree on P, O and K. */
+START_TEST(a_grouped_product_of_unsound_operands_is_refused) {
+    static const struct pl_attr of_experts = {.expert_rows = O};
+    for (int broken = 0; broken < 9; broken++) {
+        struct pl_call call = {.attr = &of_experts};
+        struct pl_view *const views[] = {&call.in[0], &call.in[1], &call.out[0]};
+        call.in[2] = vector(offsets, E + 1, PL_DTYPE_I32);
+        for (int i = 0; i < 3; i++) {
+            const uint64_t *size = grouped[_i].size[i];
+            *views[i] = (struct pl_view){a, size[0], size[1], size[1], PL_DTYPE_F32};
+            if (broken == i + 1) views[i]->rows--;
+            if (broken == i + 4) views[i]->cols--;
+        }
+        if (broken == 7) call.in[2].rows--;
+        if (broken == 8) call.in[2].dtype = PL_DTYPE_F32;
+        ck_assert_msg(grouped[_i].is_sound(&call) == (broken == 0), "mistake %d", broken);
+    }
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("refusals");
     TCase *tc = tcase_create("kernels");
@@ -162,6 +192,7 @@ int main(void) {
     tcase_add_loop_test(tc, a_workspace_one_byte_short_is_a_broken_plan, 0, 5);
     tcase_add_loop_test(tc, a_target_outside_the_vocabulary_is_refused, 0, 3);
     tcase_add_loop_test(tc, a_position_outside_the_rope_table_is_refused, 0, 2);
+    tcase_add_loop_test(tc, a_grouped_product_of_unsound_operands_is_refused, 0, 3);
     tcase_add_test(tc, a_nan_logit_makes_the_loss_nan);
     tcase_add_test(tc, a_nan_key_is_seen_by_later_queries_only);
     suite_add_tcase(s, tc);

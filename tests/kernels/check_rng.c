@@ -19,6 +19,7 @@ static const struct {
      {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
 };
 
+/* N1 of rng.h. */
 START_TEST(philox_gives_the_published_numbers) {
     uint32_t out[4];
     pl_philox(vectors[_i].counter, vectors[_i].key, out);
@@ -49,6 +50,7 @@ START_TEST(every_coordinate_of_a_stream_matters) {
 }
 END_TEST
 
+/* N2 of rng.h. */
 START_TEST(the_index_has_sixty_four_bits) {
     struct pl_rng r = pl_rng_init(1, 2, 3);
     uint32_t a[4], b[4];
@@ -94,7 +96,8 @@ static void exact_pair(uint32_t first, uint32_t second, double out[2]) {
     out[0] = radius * cos(angle), out[1] = radius * sin(angle);
 }
 
-/* Rounding, by random words and by those at the ends of every range. */
+/* M2 of normal.h; and its bound, M3 of normal.h. Rounding, by random words and by those at the ends
+ * of every range. */
 START_TEST(a_normal_is_what_its_words_give) {
     static const uint32_t edges[] = {0,          1,          2,          3,          0x3FFFFFFF,
                                      0x40000000, 0x5FFFFFFF, 0x60000000, 0x7FFFFFFF, 0x80000000,

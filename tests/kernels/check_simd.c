@@ -150,6 +150,7 @@ START_TEST(a_long_sum_of_ones_is_exact) {
 }
 END_TEST
 
+/* S3 of simd.h. */
 START_TEST(sums_let_nan_and_infinity_through) {
     float x[100] = {0};
     x[67] = INFINITY;
@@ -172,6 +173,7 @@ static const uint64_t starts[] = {
 static const uint64_t lengths[] = {1,  2,  7,  8,  9,   15,   16,   17,
                                    31, 63, 64, 65, 255, 1000, 1023, 1024};
 
+/* V1 of random.h. */
 START_TEST(random_halves_are_those_of_single_blocks) {
     const struct pl_rng rng = pl_rng_init(UINT64_C(0xFEDCBA9876543210), 77, 3 + (uint64_t)_i);
     uint16_t drawn[PL_DRAWN_ELEMENTS];

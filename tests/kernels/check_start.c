@@ -114,6 +114,7 @@ static void assert_start(const struct runner *r, const struct pl_attr *attr, uin
     free(got.host), free(want.host);
 }
 
+/* S2 of start.h, M1 of normal.h: in vectors, with fused operations and by each runner. */
 START_TEST(starting_values_are_those_of_the_host) {
     for (uint32_t r = 0; r < machine.n; r++)
         for (int i = 0; i < LENGTHS; i++)
@@ -123,7 +124,7 @@ START_TEST(starting_values_are_those_of_the_host) {
 }
 END_TEST
 
-/* A row of a fused matrix begins anywhere. */
+/* S1 of start.h. A row of a fused matrix begins anywhere. */
 START_TEST(starting_values_may_begin_at_any_element) {
     const struct pl_batch batch = {.seed = 5};
     enum { N = 1000 };

@@ -213,6 +213,7 @@ static void compare(int kernel, const struct shape *s) {
     finish(&p);
 }
 
+/* P1 of gemm_pack.h, among others. */
 START_TEST(a_weight_gives_the_same_bits_from_either_type) {
     for (int i = 0; i < SHAPES; i++)
         compare(_i, &shapes[i]);

@@ -326,7 +326,8 @@ static void take_snapshot(const struct trial *t, snapshot s) {
     }
 }
 
-/* The workspace keeps what earlier calls left: NaN before the first, anything later. */
+/* The workspace keeps what earlier calls left: NaN before the first, anything later. So a kernel of
+ * attention that read more of a tile than T2 of attention.h allows would give NaN. */
 static bool is_ws(const struct trial *t, uint32_t operand) {
     return t->ws_in >= 0 && t->in[t->ws_in] == &t->operands[operand];
 }
@@ -464,7 +465,8 @@ static void check_refused(const struct trial *t, snapshot before, const char *wh
             check_untouched(t, &t->operands[i], before[i], 0, t->operands[i].bytes, where);
 }
 
-/* The first runner of a family sets the bits for the others. */
+/* The first runner of a family sets the bits for the others, which have more threads:
+ * S2 of simd.h. */
 static void run_on(const struct trial *t, const struct runner *r, snapshot before, snapshot first) {
     restore(t, before);
     if (!call(t, r)) {

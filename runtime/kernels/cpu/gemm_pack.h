@@ -2,10 +2,9 @@
  *
  * The right operand is copied into panels of at most PL_TILE_COLS columns, so that a tile reads it
  * front to back; the left one is used where it lies when it is fp32 with k along its rows, since a
- * tile asks for single elements of it. narrow types are widened on the way: a product of them costs
- * what one of fp32 does.
+ * tile asks for single elements of it. Narrow types are widened on the way: a product of them costs
+ * what one of fp32 does. Columns of a panel after the last are zeros, up to a whole vector.
  *   P1  an element of a block is the stored number: packing rounds nothing
- *   P2  columns of a panel after the last are zeros, up to a whole vector
  * Needs: simd.h, tile.h. */
 #ifndef PL_RUNTIME_KERNELS_CPU_GEMM_PACK_H
 #define PL_RUNTIME_KERNELS_CPU_GEMM_PACK_H
