@@ -72,6 +72,7 @@ static const struct {
     {"learn -- seed=7", ""},
 };
 
+/* C3 of cli.h. */
 START_TEST(keys_become_assignments_in_the_order_typed) {
     struct words w;
     struct pl_cli cli;

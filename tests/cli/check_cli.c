@@ -48,6 +48,7 @@ static const struct {
     {{"\xC3\xA4\xE2\x86\x92"}, 2, "`\xC3\xA4\xE2\x86\x92`"}, /* letters and arrows stay */
 };
 
+/* C4 of cli.h. */
 START_TEST(a_failure_has_its_status_and_says_so_on_stderr_alone) {
     struct outcome p = plimsoll_run(NULL, failures[_i].words);
     ck_assert_int_eq(p.status, failures[_i].status);
@@ -57,6 +58,7 @@ START_TEST(a_failure_has_its_status_and_says_so_on_stderr_alone) {
 }
 END_TEST
 
+/* C2 of cli.h. */
 START_TEST(a_failure_under_json_is_also_one_object_on_stdout) {
     const char *words[MAX_WORDS + 1] = {"--json"};
     memcpy(words + 1, failures[_i].words, sizeof failures[_i].words);
@@ -98,6 +100,7 @@ static const struct {
     {{"completion", "fish"}, "-l adapter -r -F -d"},
 };
 
+/* C2 of cli.h. */
 START_TEST(an_answer_goes_to_stdout_alone_with_status_0) {
     struct outcome p = plimsoll_run(NULL, answers[_i].words);
     ck_assert_int_eq(p.status, 0);

@@ -178,6 +178,7 @@ START_TEST(the_end_of_the_input_ends_it) {
 }
 END_TEST
 
+/* V1 of generate_chat.h, I1 of generate_input.h. */
 START_TEST(ctrl_c_stops_the_answer_and_not_the_program) {
     size_t at = 0;
     OPEN("--max-seq-length", "60000");
@@ -197,6 +198,7 @@ START_TEST(ctrl_c_stops_the_answer_and_not_the_program) {
 }
 END_TEST
 
+/* I1 of generate_input.h. */
 START_TEST(another_signal_ends_the_program) {
     size_t at = 0;
     OPEN("--max-new-tokens", "4");
@@ -207,7 +209,7 @@ START_TEST(another_signal_ends_the_program) {
 }
 END_TEST
 
-/* The turn that does not fit is forgotten: a shorter one is answered. */
+/* V2 of generate_chat.h. The turn that does not fit is forgotten: a shorter one is answered. */
 START_TEST(a_turn_that_does_not_fit_is_told_and_left_out) {
     size_t at = 0;
     OPEN("--max-seq-length", "100", "--max-new-tokens", "2");

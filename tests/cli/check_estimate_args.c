@@ -24,6 +24,7 @@ static pl_err read_args(const char *arg, const char *const overrides[MAX_WORDS],
 
 static char directory[SCRATCH_PATH];
 
+/* E2. */
 START_TEST(a_model_directory_means_its_config_json_and_lora) {
     struct pl_job job;
     struct pl_text notes = {0};
@@ -59,6 +60,7 @@ START_TEST(a_mode_that_was_given_leaves_no_note) {
 }
 END_TEST
 
+/* E1. */
 START_TEST(a_yaml_file_is_read_as_train_reads_it_and_flags_win) {
     struct pl_job job;
     struct pl_text notes = {0};

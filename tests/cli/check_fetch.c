@@ -74,6 +74,7 @@ static const struct {
     {"somebody/a_model.v1", "somebody/a_model.v1"},
 };
 
+/* HR2 of hf_run.h. */
 START_TEST(a_model_is_fetched_by_id_or_by_name) {
     install("whole");
     struct outcome o = plimsoll_expect(0, dir, FETCH(models[_i].name));
@@ -102,6 +103,7 @@ START_TEST(what_was_fetched_is_found_by_the_name_it_was_fetched_by) {
 }
 END_TEST
 
+/* HR1 of hf_run.h. */
 START_TEST(options_are_words_of_their_own) {
     install("whole");
     struct outcome o = plimsoll_expect(
@@ -254,6 +256,7 @@ static void wait_for(const char *line) {
 
 static const int stops[] = {SIGINT, SIGTERM};
 
+/* HR3 of hf_run.h. */
 START_TEST(a_signal_is_passed_on_and_the_end_waited_for) {
     install("waits");
     struct child c = plimsoll_start(dir, FETCH("me/mine"), false);

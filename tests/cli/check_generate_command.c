@@ -72,7 +72,8 @@ START_TEST(what_cannot_be_generated_is_refused_with_a_sentence) {
 }
 END_TEST
 
-/* The hint names the command's help, which lists every key that is not refused so. */
+/* A1 of generate_args.h. The hint names the command's help, which lists every key that is not
+ * refused so. */
 START_TEST(the_help_lists_the_keys_that_have_a_meaning) {
     struct outcome help = plimsoll_expect(0, NULL, (const char *[]){"help", "generate", NULL});
     uint32_t n;

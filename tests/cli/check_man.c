@@ -25,6 +25,7 @@ static bool has_bold(const struct pl_text *page, const char *word) {
     return found;
 }
 
+/* M1. */
 START_TEST(every_command_has_a_page_with_all_its_flags) {
     uint32_t n;
     const struct pl_flag_info *flags = pl_cli_flags();
@@ -64,6 +65,7 @@ START_TEST(the_first_page_names_every_command_and_exit_status) {
 }
 END_TEST
 
+/* M1; M2: no backquote is left. */
 START_TEST(the_page_of_the_configuration_has_every_key) {
     uint32_t n;
     const struct pl_key_info *keys = pl_key_table(&n);

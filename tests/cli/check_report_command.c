@@ -155,6 +155,7 @@ START_TEST(a_page_does_not_replace_another_kind_of_file) {
 }
 END_TEST
 
+/* RR1 of report_runs.h. */
 START_TEST(damaged_companions_cost_their_sections_alone) {
     static const char *const damages[] = {"", "{", "{\"timeline\":1}", "[[[[[[", "{\"receipt\":1}"};
     mkdir(in_dir(dir, "out"), 0777);
@@ -211,6 +212,7 @@ static struct child start_run(void) {
     return run;
 }
 
+/* RR2 of report_runs.h. */
 START_TEST(a_watched_page_ends_with_the_run) {
     struct child run = start_run();
     struct child report =

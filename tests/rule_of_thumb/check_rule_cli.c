@@ -157,6 +157,7 @@ START_TEST(without_a_gpu_the_tier_table_is_printed_and_said_why) {
 }
 END_TEST
 
+/* A2 of rule_args.h. */
 START_TEST(a_model_is_planned_and_no_note_says_what_the_tier_was) {
     json_t *root = ask(0, (const char *[]){MODEL, "--vram-gb", "24", "--max-seq-length", "512",
                                            "gradient_checkpointing=full", NULL});
@@ -243,6 +244,7 @@ static const struct {
     {{MODEL, "--mode", "full", "--adapter-path", "a"}, "has no meaning with `mode: full`"},
 };
 
+/* A1 of rule_args.h, by a key that no formula uses. */
 START_TEST(what_has_no_answer_exits_2_with_a_sentence) {
     json_t *root = ask(2, refused[_i].words);
     const char *message =
