@@ -17,7 +17,7 @@ bool pl_run_may_begin_anew(const struct pl_run *r) {
 /* Returns the bytes that the device has for arenas, as observed. If a library lacked memory while
  * both were there, they need to be smaller: by as much as it asked for, or by as much as halving
  * gives back at least. */
-static uint64_t room(const struct pl_session *s) {
+static uint64_t room_for_arenas(const struct pl_session *s) {
     const uint64_t job = s->job_arena.bytes, batch = s->batch_arena.bytes;
     const uint64_t all = job + batch + pl_session_free_bytes(s);
     if (!s->batch_arena.base) return all;
@@ -33,14 +33,8 @@ static uint32_t least_batch(const struct pl_oom *m) {
     return batch;
 }
 
-static void tell(struct pl_run *r, char *notes) {
-    char *rest = NULL;
-    for (char *line = strtok_r(notes, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
-        pl_progress_note(&r->progress, line);
-}
-
 /* Updates what the run holds of the job's decisions. */
-static pl_err follow(struct pl_run *r, struct pl_diag *d) {
+static pl_err follow_decisions(struct pl_run *r, struct pl_diag *d) {
     r->anew = true;
     r->state.loss_chunk_tokens = r->s.job->loss_chunk_tokens;
     r->saved.loss_chunk_tokens = r->s.job->loss_chunk_tokens;
@@ -52,12 +46,15 @@ pl_err pl_run_begin_anew(struct pl_run *r, uint32_t batch_size, bool *taken, str
     struct pl_text notes = {0};
     const struct pl_beginning b = {.batch_size = batch_size,
                                    .least = least_batch(&r->oom),
-                                   .have_bytes = room(&r->s),
+                                   .have_bytes = room_for_arenas(&r->s),
                                    .is_fresh = r->anew || r->batch.n == 0};
     pl_err err = pl_session_begin_anew(&r->s, &b, taken, &notes, d);
-    if (err == PL_ERR_OK && *taken) err = follow(r, d);
+    if (err == PL_ERR_OK && *taken) err = follow_decisions(r, d);
     if (err == PL_ERR_OK && notes.failed) err = pl_host_oom(d, "notes");
-    if (err == PL_ERR_OK && notes.len) tell(r, notes.data);
+    const bool tells = err == PL_ERR_OK && notes.len;
+    char *rest = NULL, *line = tells ? strtok_r(notes.data, "\n", &rest) : NULL;
+    for (; line; line = strtok_r(NULL, "\n", &rest))
+        pl_progress_note(&r->progress, line);
     pl_text_finish(&notes);
     return err;
 }

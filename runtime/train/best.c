@@ -47,10 +47,6 @@ static uint64_t to_bits(double v) {
 /* --- counting ----------------------------------------------------------------------------------
  */
 
-static bool compares(const struct pl_job *job) {
-    return job->load_best_model_at_end || job->early_stopping_patience > 0;
-}
-
 void pl_run_restore_best(struct pl_run *r, const struct pl_run_state *then) {
     r->state.best_of = then->best_of;
     r->state.best_seen = then->best_seen;
@@ -88,7 +84,7 @@ static pl_err drop_absent(struct pl_run *r, struct pl_diag *d) {
 pl_err pl_run_init_best(struct pl_run *r, const struct pl_run_state *then, struct pl_diag *d) {
     const uint32_t metric = r->s.job->metric_for_best_model;
     const uint64_t none = to_bits(worst(metric));
-    if (!compares(r->s.job)) return PL_ERR_OK;
+    if (!r->s.job->load_best_model_at_end && !r->s.job->early_stopping_patience) return PL_ERR_OK;
     if (then->best_of == metric + 1) {
         pl_run_restore_best(r, then);
         return drop_absent(r, d);
@@ -169,7 +165,7 @@ static bool reads(const struct pl_run *r) {
     return r->s.cut.whole || pl_session_leads(&r->s);
 }
 
-static pl_err load(struct pl_run *r, struct pl_diag *d) {
+static pl_err load_best(struct pl_run *r, struct pl_diag *d) {
     const struct pl_tensor_io io = pl_session_io(&r->s, PL_PHASE_LOAD);
     char *path = pl_checkpoint_path(r->s.job->output_dir, r->state.best_step);
     if (!path) return pl_host_oom(d, "a path");
@@ -179,7 +175,7 @@ static pl_err load(struct pl_run *r, struct pl_diag *d) {
 }
 
 /* Ranks agree on whether all that need the checkpoint see it. */
-static pl_err find(struct pl_run *r, bool *out, struct pl_diag *d) {
+static pl_err find_best(struct pl_run *r, bool *out, struct pl_diag *d) {
     struct pl_diag absent = {0};
     bool there = true;
     if (reads(r)) PL_TRY(best_is_there(r, &there, d));
@@ -201,8 +197,8 @@ pl_err pl_run_take_best(struct pl_run *r, struct pl_train_result *out, struct pl
     best->metric = metric_names[r->state.best_of - 1];
     best->is_saved = best->step == r->state.step;
     if (!best->is_saved) {
-        PL_TRY(find(r, &best->is_saved, d));
-        if (best->is_saved && reads(r)) PL_TRY(load(r, d));
+        PL_TRY(find_best(r, &best->is_saved, d));
+        if (best->is_saved && reads(r)) PL_TRY(load_best(r, d));
     }
     return tell_best(r, best, d);
 }

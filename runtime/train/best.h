@@ -12,7 +12,6 @@
 #ifndef PL_RUNTIME_TRAIN_BEST_H
 #define PL_RUNTIME_TRAIN_BEST_H
 
-#include "runtime/train/result.h"
 #include "runtime/train/training_run.h"
 
 /* Sets up the counters of a run from those of the state that it resumes, {0} for a new one. */

@@ -7,7 +7,6 @@
 #ifndef PL_RUNTIME_TRAIN_EVALUATE_H
 #define PL_RUNTIME_TRAIN_EVALUATE_H
 
-#include "runtime/train/result.h"
 #include "runtime/train/training_run.h"
 
 /* Does nothing if the run has no rows to evaluate. */

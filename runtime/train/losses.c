@@ -217,13 +217,6 @@ static void measure(struct step *s, enum pl_measure m, double v) {
     s->counted[m]++;
 }
 
-static void end_measures(struct step *s) {
-    for (int m = 0; m < PL_MEASURE_COUNT; m++) {
-        if (m == PL_MEASURE_LOSS) continue;
-        s->out->of[m] = s->counted[m] ? s->out->of[m] / (double)s->counted[m] : NAN;
-    }
-}
-
 static bool has_samples(const struct step *s, uint64_t first) {
     return s->b->samples[first].n > 0;
 }
@@ -275,13 +268,9 @@ static void add_supervised(struct step *s, uint64_t begin, uint64_t end, double 
     if (s->job->stage != PL_STAGE_DPO) measure(s, PL_MEASURE_NLL, nll);
 }
 
-static double supervised_weight(const struct pl_job *job) {
-    return job->stage == PL_STAGE_ORPO ? 1 : job->sft_weight;
-}
-
 static void add_pairs(struct step *s, uint64_t begin, uint64_t end) {
     const struct pair_row *row = row_of(s->job);
-    const double weight = supervised_weight(s->job);
+    const double weight = s->job->stage == PL_STAGE_ORPO ? 1 : s->job->sft_weight;
     for (uint64_t i = begin; i < end; i += 2)
         if (has_samples(s, i)) add_pair(s, i, row);
     if (weight > 0) add_supervised(s, begin, end, weight);
@@ -393,6 +382,7 @@ void pl_losses_of_step(const struct pl_job *job, uint64_t unit, struct pl_step_b
     *out = (struct pl_measures){{0}};
     count_pairs(&s, unit);
     add_units(&s, unit, 0, b->n);
-    end_measures(&s);
+    for (int m = PL_MEASURE_LOSS + 1; m < PL_MEASURE_COUNT; m++)
+        out->of[m] = s.counted[m] ? out->of[m] / (double)s.counted[m] : NAN;
     if (!s.pairs) out->of[PL_MEASURE_LOSS] = NAN;
 }

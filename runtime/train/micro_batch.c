@@ -34,12 +34,6 @@ static uint32_t first_micro_batch(struct pl_run *r) {
     return number + (pl_shape_exchanges_once(s) ? s->rank : 0);
 }
 
-/* True if overflow@step=N strikes in the step at hand, whatever attempt of it. */
-static bool overflows(const struct pl_run *r) {
-    const uint64_t step = r->state.step + 1;
-    return r->overflow.at && step >= r->overflow.at && step - r->overflow.at < r->overflow.count;
-}
-
 /* Returns e where the scale of the loss is 2^e; 0 without one. */
 static int loss_exponent(const struct pl_run *r) {
     int exponent = 0;
@@ -58,10 +52,13 @@ static float aux_scale(const struct pl_run *r) {
     return n ? ldexpf(1.0f / (float)n, loss_exponent(r)) : 0.0f;
 }
 
+/* overflow@step=N strikes in every attempt of its step. */
 static float loss_scale(const struct pl_run *r, uint64_t targets) {
+    const struct pl_debug_fault *f = &r->overflow;
+    const uint64_t step = r->state.step + 1;
     if (!targets) return 0.0f;
     if (pl_job_prefers(r->s.job)) targets = 1; /* their weights hold all of it */
-    if (overflows(r)) return INFINITY;
+    if (f->at && step >= f->at && step - f->at < f->count) return INFINITY;
     return ldexpf((float)(1.0 / (double)targets), loss_exponent(r));
 }
 

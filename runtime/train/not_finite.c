@@ -63,12 +63,6 @@ static double mean_loss(const struct pl_pending *p) {
     return p->targets ? p->values[0][0] / (double)p->targets : NAN;
 }
 
-/* Without clipping, an update in the backward pass knows the norm up to its own gradient. */
-static bool updates_one_by_one(struct pl_run *r) {
-    const struct pl_job_shape *s = &pl_run_rung(r)->planned.program->shape;
-    return s->gradients == PL_GRADIENTS_OF_UPDATE && !pl_shape_sweeps_twice(s);
-}
-
 /* No update has changed what was loaded, so that neither the rate nor the clipping can be why. What
  * the files hold is read again: it is worth the time. */
 static pl_err refuse_untouched(struct pl_run *r, const struct pl_pending *p, struct pl_diag *d) {
@@ -94,7 +88,10 @@ static pl_err refuse_untouched(struct pl_run *r, const struct pl_pending *p, str
 
 pl_err pl_run_refuse_not_finite(struct pl_run *r, const struct pl_pending *p, struct pl_diag *d) {
     const uint64_t loaded = r->s.pf->files.resume_path ? r->s.pf->files.resume_state.step : 0;
-    r->half_updated = isfinite(p->values[0][0]) && updates_one_by_one(r);
+    const struct pl_job_shape *s = &pl_run_rung(r)->planned.program->shape;
+    /* without clipping, an update in the backward pass knows the norm up to its own gradient */
+    r->half_updated = isfinite(p->values[0][0]) && s->gradients == PL_GRADIENTS_OF_UPDATE &&
+                      !pl_shape_sweeps_twice(s);
     if (p->step == loaded + 1 && !r->half_updated) return refuse_untouched(r, p, d);
     pl_err err = pl_diag_set(d, PL_ERR_NOT_FINITE, "step %llu: loss %g, gradient norm %g; %s",
                              (unsigned long long)p->step, mean_loss(p), p->values[1][0],

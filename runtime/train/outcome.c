@@ -10,10 +10,20 @@
 #include "runtime/checkpoint/durable.h"
 #include "runtime/data/summary.h"
 #include "runtime/report/run_log.h"
+#include "runtime/session/measure.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+pl_err pl_run_check_books(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d) {
+    out->steps = r->state.step;
+    out->steps_run = r->state.step - r->s.pf->files.resume_state.step;
+    out->oom_recoveries = r->oom.retries;
+    out->wall_seconds = pl_session_clock() - r->started;
+    out->data_wait_seconds = r->data_wait_seconds;
+    return pl_session_check_books(&r->s, &out->books, d);
+}
 
 static char *in_output(const struct pl_run *r, const char *name) {
     struct pl_text t = {0};

@@ -9,6 +9,7 @@
 #include "runtime/session/arenas.h"
 #include "runtime/session/measure.h"
 #include "runtime/train/go_back.h"
+#include "runtime/train/outcome.h"
 #include "runtime/train/step.h"
 
 static pl_err take_steps(struct pl_run *r, struct pl_probe *p, struct pl_diag *d) {
@@ -29,13 +30,6 @@ static pl_err take_steps(struct pl_run *r, struct pl_probe *p, struct pl_diag *d
         p->grad_norm = s.grad_norm;
     }
     return PL_ERR_OK;
-}
-
-/* Arenas are zeroed when they are taken: the moments that the steps left must be gone. */
-static pl_err start_afresh(struct pl_run *r, struct pl_diag *d) {
-    pl_session_release_arenas(&r->s);
-    PL_TRY(pl_session_reserve_job(&r->s, d));
-    return pl_run_reserve(r, d);
 }
 
 static pl_err tell(struct pl_run *r, const struct pl_train_result *t, struct pl_diag *d) {
@@ -75,5 +69,9 @@ pl_err pl_run_probe(struct pl_run *r, struct pl_train_result *out, struct pl_dia
     p->run_seconds = p->seconds * (double)(r->s.pf->total_steps - r->state.step);
     PL_TRY(pl_run_check_books(r, out, d));
     PL_TRY(tell(r, out, d));
-    return r->opt->probe_only ? PL_ERR_OK : start_afresh(r, d);
+    if (r->opt->probe_only) return PL_ERR_OK;
+    /* Arenas are zeroed when they are taken: the moments that the steps left must be gone. */
+    pl_session_release_arenas(&r->s);
+    PL_TRY(pl_session_reserve_job(&r->s, d));
+    return pl_run_reserve(r, d);
 }

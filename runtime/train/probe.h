@@ -2,7 +2,6 @@
 #ifndef PL_RUNTIME_TRAIN_PROBE_H
 #define PL_RUNTIME_TRAIN_PROBE_H
 
-#include "runtime/train/result.h"
 #include "runtime/train/training_run.h"
 
 /* Takes a few real steps on the longest samples, then zeroes the arenas. Loading follows. */

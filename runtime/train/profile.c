@@ -24,14 +24,6 @@ void pl_profile_begin(struct pl_profile *f, struct pl_exec *e, bool waits) {
     e->times = timed ? f->times : NULL;
 }
 
-static void add_time(struct pl_profile_row *row, const struct pl_op_time *t,
-                     const struct pl_work *w) {
-    row->runs += t->runs;
-    row->seconds += t->seconds;
-    row->flops += (double)t->runs * w->flops;
-    row->bytes += (double)t->runs * w->bytes;
-}
-
 bool pl_profile_end(struct pl_profile *f, struct pl_exec *e, const struct pl_load *load,
                     double of[PL_COST_COUNT]) {
     const struct pl_program *p = e->plan->program;
@@ -44,7 +36,11 @@ bool pl_profile_end(struct pl_profile *f, struct pl_exec *e, const struct pl_loa
         of[pl_op_cost(&p->ops[i])] += t->seconds;
         if (!f->every) continue;
         const struct pl_work w = pl_op_work(p, &p->ops[i], load);
-        add_time(&f->rows[p->ops[i].kind], t, &w);
+        struct pl_profile_row *row = &f->rows[p->ops[i].kind];
+        row->runs += t->runs;
+        row->seconds += t->seconds;
+        row->flops += (double)t->runs * w.flops;
+        row->bytes += (double)t->runs * w.bytes;
     }
     f->timed++;
     return true;

@@ -1,6 +1,7 @@
 #include "runtime/train/run_open.h"
 #include "runtime/train/score.h"
 
+#include "estimator/base/checked.h"
 #include "estimator/config/debug_fault.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/run_state.h"
@@ -26,12 +27,6 @@ static void arm_fault(struct pl_run *r, const char *text) {
         r->op_fault = (struct pl_debug_fault){.at = f.at, .count = f.count};
     if (f.kind == PL_FAULT_DISK_FULL_WRITE)
         r->io_fault = (struct pl_io_fault){.at = f.at, .count = f.count};
-}
-
-static void arm_faults(struct pl_run *r) {
-    for (uint32_t i = 0; i < r->s.job->debug_inject.n; i++)
-        arm_fault(r, r->s.job->debug_inject.items[i]);
-    if (r->io_fault.at) pl_checkpoint_set_fault(&r->io_fault);
 }
 
 /* Returns the day in the form of pl_run_state. */
@@ -73,22 +68,11 @@ static void init_counters(struct pl_run *r, const struct pl_preflight *pf) {
                 pf->global_batch);
 }
 
-static uint32_t most_ops(const struct pl_run *r) {
+pl_err pl_run_init_profile(struct pl_run *r, struct pl_diag *d) {
     uint32_t most = 0;
     for (uint32_t i = 0; i < r->s.n_rungs; i++)
-        if (r->s.rungs[i].planned.program->n_ops > most)
-            most = r->s.rungs[i].planned.program->n_ops;
-    return most;
-}
-
-pl_err pl_run_init_profile(struct pl_run *r, struct pl_diag *d) {
-    return pl_profile_init(&r->profile, most_ops(r), r->opt->profile, d);
-}
-
-/* The estimate of KTO is that of a micro-batch, whose size is decided by now. */
-static void group_rows(struct pl_preflight *pf, uint32_t unit) {
-    const uint32_t exchange = pf->job->stage == PL_STAGE_KTO ? unit : 0;
-    pf->data.source.grouping.exchange = pf->data.eval_source.grouping.exchange = exchange;
+        most = (uint32_t)pl_u64_max(most, r->s.rungs[i].planned.program->n_ops);
+    return pl_profile_init(&r->profile, most, r->opt->profile, d);
 }
 
 pl_err pl_run_open(struct pl_run *r, struct pl_preflight *pf, const struct pl_train_options *opt,
@@ -96,12 +80,16 @@ pl_err pl_run_open(struct pl_run *r, struct pl_preflight *pf, const struct pl_tr
     uint64_t config_bytes;
     *r = (struct pl_run){.opt = opt, .unit = unit_of(pf), .started = pl_session_clock()};
     init_counters(r, pf);
-    group_rows(pf, r->unit);
+    /* The estimate of KTO is that of a micro-batch, whose size is decided by now. */
+    pf->data.source.grouping.exchange = pf->data.eval_source.grouping.exchange =
+        pf->job->stage == PL_STAGE_KTO ? r->unit : 0;
     PL_TRY(pl_model_read_text(pf->files.config_path, &r->config_json, &config_bytes, d));
     PL_TRY(pl_session_open(&r->s, pf, opt->messages, opt->colour, d));
     PL_TRY(pl_run_init_best(r, &(struct pl_run_state){0}, d));
     r->saved = r->state;
-    arm_faults(r);
+    for (uint32_t i = 0; i < r->s.job->debug_inject.n; i++)
+        arm_fault(r, r->s.job->debug_inject.items[i]);
+    if (r->io_fault.at) pl_checkpoint_set_fault(&r->io_fault);
     PL_TRY(pl_run_init_profile(r, d));
     PL_TRY(pl_run_init_samples(r, d));
     return pl_session_reserve_job(&r->s, d);

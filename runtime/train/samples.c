@@ -154,14 +154,6 @@ static pl_err tell_shortage(struct pl_run *r, uint32_t i, bool again, struct pl_
                         d);
 }
 
-/* The state of the device and of the cache is that of before the samples, but for what the cache
- * held. */
-static pl_err recover(struct pl_run *r, struct pl_diag *d) {
-    PL_TRY(pl_run_drain(r, d));
-    pl_decoder_forget(r->decoder);
-    return PL_ERR_OK;
-}
-
 /* Answers a prompt; *left_out: memory ran out twice (A4). */
 static pl_err answer(struct pl_run *r, uint32_t i, bool *left_out, struct pl_diag *d) {
     for (bool again = true;; again = false) {
@@ -170,7 +162,8 @@ static pl_err answer(struct pl_run *r, uint32_t i, bool *left_out, struct pl_dia
         const bool recovers = err == PL_ERR_DEVICE_OOM && r->oom.enabled;
         if (!recovers && err != PL_ERR_OK && d && d->err == PL_ERR_OK) *d = why;
         if (!recovers) return err;
-        PL_TRY(recover(r, d));
+        PL_TRY(pl_run_drain(r, d));
+        pl_decoder_forget(r->decoder);
         PL_TRY(tell_shortage(r, i, again, d));
         *left_out = !again;
         if (*left_out) return PL_ERR_OK;

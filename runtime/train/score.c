@@ -12,7 +12,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-static pl_err reserve(struct pl_run *r, struct pl_diag *d) {
+static pl_err reserve_scores(struct pl_run *r, struct pl_diag *d) {
     struct pl_scores *s = &r->scores;
     const uint64_t n = r->batch.n, targets = r->s.micro.cap_tokens;
     if (!s->logp) s->logp = pl_calloc((size_t)targets + 1, sizeof *s->logp);
@@ -35,21 +35,17 @@ void pl_scores_finish(struct pl_scores *s) {
     *s = (struct pl_scores){0};
 }
 
-/* The part of a target of the answer, `t` tokens after its first one that is predicted. */
-static double part_of(const struct pl_target_weights *w, uint64_t t) {
-    return t < w->tail ? 1 : w->tail_factor;
-}
-
-/* Sums up the targets of a sample, in their order (L1). */
+/* Sums up the targets of a sample, in their order (L1); the tail of an answer counts less. */
 static void add_up(const struct pl_step_batch *b, uint64_t i, const double *logp,
                    struct pl_score *out) {
     const struct pl_sample *s = &b->samples[i];
+    const struct pl_target_weights *w = &b->weights[i];
     const uint64_t first = pl_u64_max(b->members[i].answer, 1);
     out->answer = out->all = 0;
     for (uint64_t t = 1; t < s->n; t++) {
         if (!pl_label_is_target(s->labels[t])) continue;
         out->all += *logp;
-        if (t >= first) out->answer += part_of(&b->weights[i], t - first) * *logp;
+        if (t >= first) out->answer += (t - first < w->tail ? 1 : w->tail_factor) * *logp;
         logp++;
     }
 }
@@ -128,31 +124,22 @@ static bool lacks_any(const struct pl_run *r) {
     return false;
 }
 
-static pl_err keep_reference(struct pl_run *r, struct pl_diag *d) {
-    for (uint64_t i = 0; i < r->batch.n; i++)
-        if (r->batch.samples[i].n)
-            PL_TRY(pl_reference_put(&r->reference, pl_reference_key(&r->batch, i),
-                                    r->scores.of[i].reference, d));
-    return PL_ERR_OK;
-}
-
-/* The reference of the batch at hand: the weights as they are, or the base without the adapter. */
+/* Keeps the reference of the batch at hand, by the weights as they are or the base without the
+ * adapter. */
 static pl_err refer_to(struct pl_run *r, struct pl_diag *d) {
     const bool to_start = pl_job_refers_to_start(r->s.job);
-    PL_TRY(reserve(r, d));
+    PL_TRY(reserve_scores(r, d));
     pl_losses_begin(r->s.job, &r->batch);
     if (!lacks_any(r)) return PL_ERR_OK;
     r->scores.refers = true;
     pl_err err = score_by(r, PL_ERR_OK, to_start ? PL_PHASE_EVAL : PL_PHASE_REFERENCE, d);
     r->scores.refers = false;
     PL_TRY(share_scores(r, err, d));
-    return keep_reference(r, d);
-}
-
-/* A probe makes groups of rows that no step of the run makes. */
-static pl_err refer_to_longest_rows(struct pl_run *r, struct pl_diag *d) {
-    PL_TRY(pl_run_load_longest(r, d));
-    return refer_to(r, d);
+    for (uint64_t i = 0; i < r->batch.n; i++)
+        if (r->batch.samples[i].n)
+            PL_TRY(pl_reference_put(&r->reference, pl_reference_key(&r->batch, i),
+                                    r->scores.of[i].reference, d));
+    return PL_ERR_OK;
 }
 
 static pl_err refer_to_training_rows(struct pl_run *r, struct pl_diag *d) {
@@ -188,7 +175,9 @@ pl_err pl_run_refer(struct pl_run *r, struct pl_diag *d) {
         return PL_ERR_OK;
     const bool probes = r->opt->probe_only || r->s.job->probe_steps;
     r->batch = (struct pl_step_batch){0};
-    pl_err err = probes ? refer_to_longest_rows(r, d) : PL_ERR_OK;
+    /* A probe makes groups of rows that no step of the run makes. */
+    pl_err err = probes ? pl_run_load_longest(r, d) : PL_ERR_OK;
+    if (err == PL_ERR_OK && probes) err = refer_to(r, d);
     if (err == PL_ERR_OK && !r->opt->probe_only) err = refer_to_training_rows(r, d);
     if (err == PL_ERR_OK && !r->opt->probe_only) err = refer_to_eval_rows(r, d);
     pl_step_batch_finish(&r->batch);
@@ -204,7 +193,7 @@ void pl_run_drop_reference(struct pl_run *r) {
 /* --- steps ------------------------------------------------------------------------------------ */
 
 static pl_err begin_scores(struct pl_run *r, struct pl_diag *d) {
-    PL_TRY(reserve(r, d));
+    PL_TRY(reserve_scores(r, d));
     pl_losses_begin(r->s.job, &r->batch);
     for (uint64_t i = 0; i < r->batch.n; i++)
         r->scores.of[i] = (struct pl_score){0};

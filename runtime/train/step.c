@@ -15,10 +15,6 @@
 
 #include <math.h>
 
-static pl_err read_pair(struct pl_run *r, uint32_t tensor, double out[2]) {
-    return pl_exec_download(&pl_run_rung(r)->exec, tensor, out, 2 * sizeof *out);
-}
-
 /* device_oom@step=N strikes after the first micro-batch, when gradients are half made. */
 static bool fault_due(struct pl_run *r) {
     struct pl_debug_fault *f = &r->step_fault;
@@ -124,14 +120,11 @@ static pl_err replan(void *ctx, uint32_t batch_size, struct pl_diag *d) {
     return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "no plan was made for micro-batch %u", batch_size);
 }
 
-static pl_err reserve_arenas(struct pl_run *r, struct pl_diag *d) {
-    if (!r->s.job_arena.base) PL_TRY(pl_session_reserve_job(&r->s, d));
-    return pl_session_reserve_batch(&r->s, d);
-}
-
 static pl_err reserve(void *ctx, struct pl_diag *d) {
     struct pl_run *r = ctx;
-    PL_TRY(agree(r, reserve_arenas(r, d), d));
+    pl_err err = r->s.job_arena.base ? PL_ERR_OK : pl_session_reserve_job(&r->s, d);
+    if (err == PL_ERR_OK) err = pl_session_reserve_batch(&r->s, d);
+    PL_TRY(agree(r, err, d));
     return pl_session_register_arenas(&r->s, d);
 }
 
@@ -186,24 +179,21 @@ pl_err pl_run_reserve(struct pl_run *r, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
-/* False if the host computes the norm: it has waited for the step already. */
-static bool posts(struct pl_run *r) {
-    const struct pl_program *p = pl_run_rung(r)->planned.program;
-    return r->s.device->ops->post && p->tensors[p->clip].place == PL_PLACE_DEVICE;
-}
-
 /* The i-th pair of values[] of a pending step. */
 static pl_err post_pair(struct pl_run *r, uint32_t pending, uint32_t i, uint32_t tensor) {
     const struct pl_device_ops *ops = r->s.device->ops;
+    struct pl_exec *exec = &pl_run_rung(r)->exec;
     double(*values)[2] = r->pending[pending].values;
-    if (!r->pending[pending].posted) return read_pair(r, tensor, values[i]);
-    return ops->post(r->s.device, pending, i * sizeof *values,
-                     pl_exec_address(&pl_run_rung(r)->exec, tensor), sizeof *values);
+    if (!r->pending[pending].posted)
+        return pl_exec_download(exec, tensor, values[i], sizeof *values);
+    return ops->post(r->s.device, pending, i * sizeof *values, pl_exec_address(exec, tensor),
+                     sizeof *values);
 }
 
+/* Nothing is posted where the host computes the norm: it has waited for the step already. */
 static pl_err post_values(struct pl_run *r, uint32_t at) {
     const struct pl_program *p = pl_run_rung(r)->planned.program;
-    r->pending[at].posted = posts(r);
+    r->pending[at].posted = r->s.device->ops->post && p->tensors[p->clip].place == PL_PLACE_DEVICE;
     PL_TRY(post_pair(r, at, 0, p->loss));
     return post_pair(r, at, 1, p->clip);
 }
@@ -261,10 +251,6 @@ static void count_update(struct pl_run *r) {
     if (state->loss_scale < LOSS_SCALE_MOST) state->loss_scale *= 2;
 }
 
-static bool is_skipped(const struct pl_pending *p) {
-    return p->loss_scale && p->targets && isfinite(p->values[0][0]) && !is_finite(p);
-}
-
 /* The device has summed what targets lost; a loss of preferences is none of targets alone. */
 static double mean_loss(const struct pl_run *r, const struct pl_pending *p) {
     if (!p->targets) return NAN;
@@ -278,6 +264,7 @@ pl_err pl_run_collect(struct pl_run *r, struct pl_step_result *out, struct pl_di
     if (err != PL_ERR_OK)
         return pl_diag_set(d, err, "step %llu did not end", (unsigned long long)p->step);
     const double norm = p->values[1][0];
+    const bool overflowed = isfinite(p->values[0][0]) && !is_finite(p);
     *out = (struct pl_step_result){.step = p->step,
                                    .position = p->position,
                                    .loss = mean_loss(r, p),
@@ -288,7 +275,7 @@ pl_err pl_run_collect(struct pl_run *r, struct pl_step_result *out, struct pl_di
                                    .samples = p->samples,
                                    .batch_size = p->batch_size,
                                    .loss_scale = p->loss_scale,
-                                   .skipped = is_skipped(p),
+                                   .skipped = p->loss_scale && p->targets && overflowed,
                                    .measures = p->measures,
                                    .cost = p->cost};
     if (!is_finite(p) && !out->skipped) return pl_run_refuse_not_finite(r, p, d);

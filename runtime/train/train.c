@@ -98,11 +98,6 @@ static bool due(uint32_t every, uint64_t step) {
     return every && step % every == 0;
 }
 
-/* Ranks end together: after the step in which they agreed on it. */
-static int stop_signal(const struct pl_run *r) {
-    return r->s.comm ? r->stop : r->opt->stop ? (int)*r->opt->stop : 0;
-}
-
 static void add_to_pace(struct pl_run *r, const struct pl_step_cost *cost, double seconds) {
     const struct pl_speed speed = pl_speed_nominal(&r->s.pf->q.traits);
     struct pl_pace_step step = {.seconds = seconds, .timed = cost->timed};
@@ -167,7 +162,8 @@ static pl_err one_step(struct pl_run *r, double *since, struct pl_train_result *
     PL_TRY(pl_run_step(r, d));
     if (r->lost) return pl_run_go_back(r, d);
     tell_about_graphs(r);
-    out->stopped_by = stop_signal(r);
+    /* ranks end together: after the step in which they agreed on it */
+    out->stopped_by = r->s.comm ? r->stop : r->opt->stop ? (int)*r->opt->stop : 0;
     const uint32_t save_steps = r->s.job->save_steps;
     bool last = r->state.step == r->s.pf->total_steps;
     bool eval = due(r->s.job->eval_steps, r->state.step) || last;
@@ -194,21 +190,10 @@ static pl_err steps(struct pl_run *r, struct pl_train_result *out, struct pl_dia
     return PL_ERR_OK;
 }
 
-/* The last evaluation. */
-static void add_evaluation(const struct pl_evaluation *e, json_t **o) {
-    pl_json_set(o, "eval_loss", pl_log_real(e->loss));
-    pl_json_set(o, "eval_accuracy", pl_log_real(e->accuracy));
-    pl_json_set(o, "eval_perplexity", pl_log_real(e->perplexity));
-}
-
-static void add_best(const struct pl_best_model *b, json_t **o) {
-    pl_json_set(o, "best",
-                json_pack("{s:I, s:s, s:o, s:b}", "step", (json_int_t)b->step, "metric", b->metric,
-                          "value", pl_log_real(b->value), "saved", b->is_saved));
-}
-
 static pl_err summarise(struct pl_run *r, const struct pl_train_result *t, struct pl_diag *d) {
     const struct pl_graph_books *g = &r->s.device->graphs;
+    const struct pl_evaluation *e = &t->evaluation;
+    const struct pl_best_model *b = &t->best;
     json_t *o = json_pack(
         "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I}",
         "steps", (json_int_t)t->steps, "planned_host_bytes",
@@ -224,8 +209,15 @@ static pl_err summarise(struct pl_run *r, const struct pl_train_result *t, struc
         "measured_step_seconds", pl_log_real(t->pace.seconds), "oom_recoveries",
         (json_int_t)t->oom_recoveries, "graphs", (json_int_t)g->made, "graph_replays",
         (json_int_t)g->replays, "graph_bytes", (json_int_t)g->peak_bytes);
-    if (r->s.pf->data.n_eval) add_evaluation(&t->evaluation, &o);
-    if (t->best.step) add_best(&t->best, &o);
+    if (r->s.pf->data.n_eval) {
+        pl_json_set(&o, "eval_loss", pl_log_real(e->loss));
+        pl_json_set(&o, "eval_accuracy", pl_log_real(e->accuracy));
+        pl_json_set(&o, "eval_perplexity", pl_log_real(e->perplexity));
+    }
+    if (b->step)
+        pl_json_set(&o, "best",
+                    json_pack("{s:I, s:s, s:o, s:b}", "step", (json_int_t)b->step, "metric",
+                              b->metric, "value", pl_log_real(b->value), "saved", b->is_saved));
     if (t->stopped_early) pl_json_set(&o, "stopped_early", json_true());
     if (r->state.loss_scale)
         pl_json_set(&o, "skipped_steps", json_integer((json_int_t)r->state.skipped_steps));

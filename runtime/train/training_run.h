@@ -11,10 +11,10 @@
 #include "runtime/report/report.h"
 #include "runtime/session/session.h"
 #include "runtime/train/losses.h"
-#include "runtime/train/options.h"
 #include "runtime/train/profile.h"
 #include "runtime/train/reference.h"
 #include "runtime/train/schedule.h"
+#include "runtime/train/train.h"
 
 struct pl_debug_fault { /* debug_inject: device_oom@step=N, or of an operation */
     uint64_t at, count;
@@ -80,18 +80,19 @@ struct pl_run {
     int stop;          /* signal that asks to end, from any rank, as agreed in the last step */
     struct pl_pending pending[PL_MAX_PENDING]; /* a ring */
     uint32_t oldest_pending, n_pending;
-    struct pl_worker *worker; /* sum over all steps, until their samples were there */
+    struct pl_worker
+        *worker; /* loads samples ahead; NULL: they are loaded when their step begins */
     struct pl_pace pace;
     struct pl_profile profile;
     double data_wait_seconds; /* sum over all steps, until their samples were there */
     struct pl_log *log;
-    struct pl_tensorboard *board; /* ops of the steps */
+    struct pl_tensorboard *board; /* NULL: the job asks for none */
     struct pl_progress progress;
     struct pl_debug_fault step_fault, op_fault, overflow;
-    uint64_t ops_run; /* the user was told why there are none */
+    uint64_t ops_run; /* ops of the steps */
     struct pl_io_fault io_fault;
     uint64_t tokens_computed;
-    bool graphs_off_told; /* text of the model's config.json, as read */
+    bool graphs_off_told; /* the user was told why there are no graphs */
     char *config_json;    /* text of the model's config.json, as read */
     double started;       /* monotonic seconds */
 };

@@ -272,26 +272,21 @@ void pl_run_rescue(struct pl_run *r, pl_err cause, struct pl_diag *d) {
                  (unsigned long long)r->saved.step);
 }
 
-/* Weights and record. */
-static pl_err put_final(struct pl_run *r, struct pl_outbox *o, struct pl_diag *d) {
-    const struct pl_tensor_io io = pl_session_io(&r->s, PL_PHASE_SAVE);
-    PL_TRY(put_weights(r, &io, o, d));
-    return pl_run_record_put(o, &r->state, r->s.pf->files.record, d);
-}
-
 /* The files of output_dir change together or not at all (save_set.h). A run that resumes after its
  * last step saves nothing else, so that what is left of checkpoints goes here. */
 pl_err pl_run_save_final(struct pl_run *r, struct pl_diag *d) {
     if (!writes_files(r)) return feed(r, false, d);
     const char *dir = r->s.job->output_dir;
     const bool adapts = pl_mode_adapts(r->s.job->mode);
+    const struct pl_tensor_io io = pl_session_io(&r->s, PL_PHASE_SAVE);
     struct pl_outbox o = {0};
     json_t *files = json_object();
     pl_err err = files ? PL_ERR_OK : pl_host_oom(d, "the list of files");
     if (err == PL_ERR_OK) err = pl_save_set_begin(dir, d);
     if (err == PL_ERR_OK) err = pl_outbox_init(&o, dir, d);
     o.manifest = files;
-    if (err == PL_ERR_OK) err = put_final(r, &o, d);
+    if (err == PL_ERR_OK) err = put_weights(r, &io, &o, d);
+    if (err == PL_ERR_OK) err = pl_run_record_put(&o, &r->state, r->s.pf->files.record, d);
     if (err == PL_ERR_OK)
         err = pl_save_set_commit(&o, adapts ? pl_companions_is_leftover : pl_model_is_leftover, &o,
                                  d);
