@@ -4,7 +4,7 @@
 #include "estimator/base/json_tree.h"
 #include "estimator/card/cards.h"
 #include "runtime/admit/history.h"
-#include "runtime/device/cuda/kernel_room.h"
+#include "runtime/device/device.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
 
 #include "estimator/base/checked.h"
 #include "runtime/admit/admission.h"
-#include "runtime/device/graph_count.h"
+#include "runtime/device/device.h"
 
 #include <stdlib.h>
 #include <string.h>

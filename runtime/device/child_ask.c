@@ -6,13 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static _Noreturn void answer_and_exit(pl_child_fn *fn, const void *work, void *answer, size_t bytes,
-                                      int to) {
-    fn(work, answer);
-    const ssize_t n = write(to, answer, bytes);
-    _exit(n != (ssize_t)bytes);
-}
-
 /* CA1 */
 static bool read_answer(int from, void *answer, size_t bytes) {
     size_t have = 0;
@@ -33,7 +26,8 @@ enum pl_child_end pl_child_ask(pl_child_fn *fn, const void *work, void *answer, 
     const int why = errno;
     if (child == 0) {
         close(ends[0]);
-        answer_and_exit(fn, work, answer, bytes, ends[1]);
+        fn(work, answer);
+        _exit(write(ends[1], answer, bytes) != (ssize_t)bytes);
     }
     close(ends[1]);
     const bool answered = child > 0 && read_answer(ends[0], answer, bytes);

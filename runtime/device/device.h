@@ -93,7 +93,7 @@ struct pl_kernel_set {
     /* Tables [PL_OP_COUNT], in which NULL means that the op has no kernel: the CPU takes the one of
      * its instruction set (pl_cpu_level.number), a GPU the only one. */
     const pl_kernel_fn *const *tables;
-    bool only_fp32; /* the CPU takes none that multiplies in bf16 */
+    bool only_fp32;            /* the CPU takes none that multiplies in bf16 */
     const pl_group_fn *groups; /* [PL_OP_COUNT]; NULL, or a NULL entry = one by one */
     /* These make and free what the kernels keep on an open device; NULL = nothing. A device that
      * opened calls open last and close first; close may follow an open that failed or was never
@@ -107,6 +107,14 @@ struct pl_back_end {
     const struct pl_device_ops *ops;
     const struct pl_kernel_set *kernels; /* NULL = the device brings its own */
 };
+
+/* The most graphs of a plan at one time: micro-batches of samples of many lengths have some dozens
+ * of sizes after padding (runtime/data/batch.h). */
+#define PL_GRAPHS_MOST 64
+
+/* What the kernels of a GPU's libraries take when they are loaded, which is when they first run: a
+ * step loads ten to twenty of them, which take some tens of MiB. This is more than all of them. */
+#define PL_KERNEL_ROOM (UINT64_C(128) << 20)
 
 /* The budget without a limit but what the machine has. */
 #define PL_NO_BUDGET UINT64_MAX

@@ -7,7 +7,6 @@
 
 #include "estimator/plan/plan.h"
 #include "runtime/device/device.h"
-#include "runtime/device/graph_count.h"
 
 struct pl_exec_patch; /* a view whose row count follows the batch */
 struct pl_poison;     /* private (poison.h) */

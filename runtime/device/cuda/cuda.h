@@ -1,7 +1,7 @@
 /* cuda.h - what the CUDA kernels find in struct pl_device.state, and how they are launched.
  *
  * Everything runs on one stream, in order, but for what runs on the copy stream
- * (cuda_copy_stream.h). No kernel allocates, synchronises or reads back; scratch is the op's
+ * (cuda_copy_stream.c). No kernel allocates, synchronises or reads back; scratch is the op's
  * planned `ws` operand. The same files are compiled by nvcc and, for machines without a GPU, by the
  * host compiler against the emulation of tests/cuda_sim: whatever the two say differently goes
  * through the macros below. After its launches a kernel function returns pl_cuda_launched().
@@ -86,6 +86,20 @@ static inline pl_err pl_cuda_error(cudaError_t e) {
 static inline pl_err pl_cuda_launched(void) {
     return pl_cuda_error(cudaPeekAtLastError());
 }
+
+/* The functions of struct pl_device_ops that graph.c has. */
+pl_err pl_cuda_record_begin(struct pl_device *dev);
+pl_err pl_cuda_record_end(struct pl_device *dev, bool keep, struct pl_graph **out);
+pl_err pl_cuda_replay(struct pl_device *dev, const struct pl_graph *g);
+void pl_cuda_forget(struct pl_device *dev, struct pl_graph **g);
+
+/* Those of cuda_copy_stream.c. The stream is opened once, with the device; close takes what was
+ * opened in part. */
+pl_err pl_cuda_copy_stream_open(struct pl_device *dev);
+pl_err pl_cuda_copy_stream_begin(struct pl_device *dev);
+pl_err pl_cuda_copy_stream_end(struct pl_device *dev, uint32_t number);
+pl_err pl_cuda_copy_stream_await(struct pl_device *dev, uint32_t number);
+void pl_cuda_copy_stream_close(struct pl_device *dev);
 
 #ifdef __cplusplus
 }

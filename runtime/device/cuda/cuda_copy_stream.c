@@ -7,8 +7,6 @@
  * otherwise wait until those of a whole product have started.
  * There is one communicator, and what it does in a step is queued by one thread on this stream: in
  * the order of the program, which is the same on every rank. */
-#include "runtime/device/cuda/cuda_copy_stream.h"
-
 #include "runtime/device/cuda/cuda.h"
 
 pl_err pl_cuda_copy_stream_open(struct pl_device *dev) {

@@ -8,9 +8,7 @@
 #include "estimator/base/alloc.h"
 #include "runtime/comm/engines.h"
 #include "runtime/device/available.h"
-#include "runtime/device/cuda/cuda_copy_stream.h"
 #include "runtime/device/cuda/cuda.h"
-#include "runtime/device/cuda/graph.h"
 #include "runtime/device/cuda/lt.h"
 #include "runtime/device/cuda/nvml.h"
 
@@ -140,17 +138,6 @@ static void cuda_close(struct pl_device *dev) {
     dev->state = NULL;
 }
 
-/* A GPU that was never had is not lost: drivers refuse one with many codes that no table knows. */
-static pl_err not_had(struct pl_diag *d) {
-    if (d && d->err == PL_ERR_DEVICE_LOST) d->err = PL_ERR_NO_DEVICE;
-    return PL_ERR_NO_DEVICE;
-}
-
-static pl_err open_copy_stream(struct pl_device *dev, struct pl_diag *d) {
-    const pl_err err = pl_cuda_copy_stream_open(dev);
-    return err == PL_ERR_OK ? err : pl_diag_set(d, err, "making a second stream failed");
-}
-
 static pl_err cuda_open(struct pl_device *dev, struct pl_diag *d) {
     pl_err err = PL_ERR_OK;
     struct pl_cuda *cuda = pl_calloc(1, sizeof *cuda);
@@ -164,7 +151,9 @@ static pl_err cuda_open(struct pl_device *dev, struct pl_diag *d) {
                 out);
     PL_TRY_GOTO(make_events(cuda->ring.done, PL_CUDA_RING_SLOTS, d), out);
     PL_TRY_GOTO(make_events(cuda->mail.done, PL_MAIL_PLACES, d), out);
-    PL_TRY_GOTO(open_copy_stream(dev, d), out);
+    err = pl_cuda_copy_stream_open(dev);
+    if (err != PL_ERR_OK) pl_diag_set(d, err, "making a second stream failed");
+    if (err != PL_ERR_OK) goto out;
     dev->traits = pl_traits_cuda(cuda->sm);
     dev->kernels = dev->set->tables[0];
     dev->groups = dev->set->groups;
@@ -172,21 +161,16 @@ static pl_err cuda_open(struct pl_device *dev, struct pl_diag *d) {
     err = dev->set->open(dev, d);
 out:
     if (err != PL_ERR_OK) cuda_close(dev);
-    return err == PL_ERR_DEVICE_LOST ? not_had(d) : err;
+    if (err != PL_ERR_DEVICE_LOST) return err;
+    /* A GPU that was never had is not lost: drivers refuse one with codes that no table knows. */
+    if (d && d->err == PL_ERR_DEVICE_LOST) d->err = PL_ERR_NO_DEVICE;
+    return PL_ERR_NO_DEVICE;
 }
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
 static uint64_t rounding_of(uint64_t bytes) {
     return pl_u64_div_up(bytes, PL_NCCL_UNIT_BYTES) * PL_NCCL_UNIT_BYTES - bytes;
-}
-
-/* Memory that the GPUs of other ranks can map, where there are such and NCCL gives it. */
-static void *take_shared(struct pl_device *dev, uint64_t bytes) {
-    struct pl_comm *c = dev->comm;
-    void *p = c && c->ops->take_memory ? c->ops->take_memory(c, bytes) : NULL;
-    if (p) dev->rounding_bytes += rounding_of(bytes);
-    return p;
 }
 
 /* Either call waits for the device, so nothing in the stream can still use the memory. */
@@ -198,12 +182,17 @@ static void cuda_release(struct pl_device *dev, void *p, uint64_t bytes) {
         (void)pl_cuda_error(cudaFree(p));
 }
 
-/* Zeroed in stream order, like everything that will use it. */
+/* Memory that the GPUs of other ranks can map, where there are such and NCCL gives it. It is zeroed
+ * in stream order, like everything that will use it. */
 static pl_err cuda_alloc(struct pl_device *dev, uint64_t bytes, void **out, struct pl_diag *d) {
     struct pl_cuda *cuda = pl_cuda_of(dev);
-    void *p = take_shared(dev, bytes);
+    struct pl_comm *c = dev->comm;
+    void *p = c && c->ops->take_memory ? c->ops->take_memory(c, bytes) : NULL;
     *out = NULL;
-    if (!p) PL_TRY(check(cudaMalloc(&p, bytes), "cudaMalloc", d));
+    if (p)
+        dev->rounding_bytes += rounding_of(bytes);
+    else
+        PL_TRY(check(cudaMalloc(&p, bytes), "cudaMalloc", d));
     pl_err err = check(cudaMemsetAsync(p, 0, bytes, cuda->stream), "zeroing an arena", d);
     if (err == PL_ERR_OK)
         *out = p;

@@ -6,8 +6,6 @@
  * (CUDA Runtime API, cudaThreadExchangeStreamCaptureMode). Nothing here waits for the stream, and
  * an executable graph may be destroyed while it runs: the driver keeps what a launch still needs.
  */
-#include "runtime/device/cuda/graph.h"
-
 #include "estimator/base/alloc.h"
 #include "runtime/device/cuda/cuda.h"
 

@@ -55,7 +55,7 @@ struct nvml {
 };
 
 /* ISO C has no cast from object to function pointer; POSIX says the bits are the same. */
-static bool find(void *library, const char *symbol, void *function) {
+static bool find_symbol(void *library, const char *symbol, void *function) {
     void *found = dlsym(library, symbol);
     memcpy(function, &found, sizeof found);
     return found != NULL;
@@ -83,7 +83,7 @@ static pl_err load(struct nvml *n, struct pl_diag *d) {
     n->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!n->library) return pl_diag_set(d, PL_ERR_NO_DEVICE, "no NVIDIA driver: %s", dlerror());
     bool all = true;
-#define X(result, name, symbol, parameters) all = find(n->library, symbol, &n->name) && all;
+#define X(result, name, symbol, parameters) all = find_symbol(n->library, symbol, &n->name) && all;
     FUNCTIONS(X)
 #undef X
     if (!all) return pl_diag_set(d, PL_ERR_NO_DEVICE, "%s is too old", path);

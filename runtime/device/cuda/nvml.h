@@ -18,9 +18,9 @@
 #include <stdint.h>
 
 struct pl_gpu {
-    char name[96];    /* "NVIDIA H100 80GB HBM3" */
-    char uuid[96];    /* "GPU-..." */
-    char driver[80];  /* "580.65.06"; "CUDA 13.0" where NVML is not there to ask */
+    char name[96];                    /* "NVIDIA H100 80GB HBM3" */
+    char uuid[96];                    /* "GPU-..." */
+    char driver[80];                  /* "580.65.06"; "CUDA 13.0" where NVML is not there to ask */
     uint64_t total_bytes, free_bytes; /* free: at the time of the question */
     uint64_t process_bytes; /* held by this process; 0 = nothing, or the driver cannot tell */
     uint32_t sm;            /* compute capability times ten */

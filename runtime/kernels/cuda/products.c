@@ -17,7 +17,6 @@
 
 #include "estimator/base/alloc.h"
 #include "estimator/ops/padding.h"
-#include "runtime/device/cuda/kernel_room.h"
 #include "runtime/device/cuda/lt.h"
 #include "runtime/kernels/cuda/set_rows.h"
 
