@@ -116,11 +116,6 @@ static bool fill_run(struct pl_decoder *g) {
     return leader != NULL;
 }
 
-static pl_err run_phase(struct pl_decoder *g, struct pl_diag *d) {
-    if (g->opt->run) return g->opt->run(g->opt->ctx, d);
-    return pl_exec_run_phase(&pl_session_rung(g->session)->exec, PL_PHASE_GENERATE, d);
-}
-
 static pl_err compute(struct pl_decoder *g, struct pl_diag *d) {
     struct pl_session *s = g->session;
     struct pl_rung *rung = pl_session_rung(s);
@@ -130,7 +125,8 @@ static pl_err compute(struct pl_decoder *g, struct pl_diag *d) {
     PL_TRY(pl_exec_describe(&rung->exec, &batch, d));
     PL_TRY(pl_session_follow_length(s, d));
     PL_TRY(pl_session_upload_inputs(s, PL_PHASE_GENERATE));
-    PL_TRY(run_phase(g, d));
+    PL_TRY(g->opt->run ? g->opt->run(g->opt->ctx, d)
+                       : pl_exec_run_phase(&rung->exec, PL_PHASE_GENERATE, d));
     const uint64_t bytes = mb->n_targets * s->pf->model.vocab * sizeof(float);
     pl_err err = PL_ERR_OK;
     if (bytes)
@@ -205,7 +201,7 @@ static bool is_stopped(struct pl_decoder *g) {
     return true;
 }
 
-static void count(struct pl_decoder *g, double seconds) {
+static void count_tokens(struct pl_decoder *g, double seconds) {
     const struct pl_micro_batch *mb = &g->session->micro;
     bool single = mb->n_tokens == mb->n_targets;
     *(single ? &g->out->new_tokens : &g->out->prompt_tokens) += mb->n_tokens;
@@ -219,7 +215,7 @@ static pl_err run_to_the_end(struct pl_decoder *g, struct pl_diag *d) {
         PL_TRY(compute(g, d));
         PL_TRY(add_tokens(g, d));
         double now = pl_session_clock();
-        count(g, now - before);
+        count_tokens(g, now - before);
         before = now;
     }
     return PL_ERR_OK;
@@ -239,31 +235,25 @@ static void begin_sequence(struct pl_decoder *g, uint32_t index) {
     s->ended = g->opt->max_new_tokens == 0;
 }
 
-/* Only what was computed counts: the token that was chosen last was not. */
-static void end_sequence(struct sequence *s) {
-    s->n_held = s->cached;
-    memcpy(s->held, s->out->ids, (size_t)s->cached * sizeof *s->held);
-    s->out = NULL;
-}
-
-/* The plan in use may be another one than that of the answer before. */
-static void find_tensors(struct pl_decoder *g) {
-    const struct pl_rung *rung = pl_session_rung(g->session);
-    g->ids_tensor = rung->inputs[PL_PHASE_GENERATE][0];
-    g->logits_tensor = pl_program_find(rung->planned.program, PL_ROLE_LOGITS, 0, PL_NONE);
-}
-
+/* The plan in use may be another one than that of the answer before. At the end a sequence holds
+ * what was computed: the token that was chosen last was not. */
 pl_err pl_decoder_answer(struct pl_decoder *g, const struct pl_prompt *prompts,
                          struct pl_generated *out, struct pl_diag *d) {
+    const struct pl_rung *rung = pl_session_rung(g->session);
     *out = (struct pl_generated){0};
     PL_TRY(copy_prompts(g->opt, prompts, g->n, out, d));
     g->out = out;
-    find_tensors(g);
+    g->ids_tensor = rung->inputs[PL_PHASE_GENERATE][0];
+    g->logits_tensor = pl_program_find(rung->planned.program, PL_ROLE_LOGITS, 0, PL_NONE);
     for (uint32_t i = 0; i < g->n; i++)
         begin_sequence(g, i);
     const pl_err err = run_to_the_end(g, d);
-    for (uint32_t i = 0; i < g->n; i++)
-        end_sequence(&g->sequences[i]);
+    for (uint32_t i = 0; i < g->n; i++) {
+        struct sequence *s = &g->sequences[i];
+        s->n_held = s->cached;
+        memcpy(s->held, s->out->ids, (size_t)s->cached * sizeof *s->held);
+        s->out = NULL;
+    }
     g->out = NULL;
     return err;
 }
@@ -288,11 +278,6 @@ static pl_err make_sequences(struct pl_decoder *g, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
-static pl_err create(struct pl_decoder *g, struct pl_diag *d) {
-    PL_TRY(make_sequences(g, d));
-    return pl_sampler_init(&g->sampler, &g->opt->sampling, g->session->pf->model.vocab, d);
-}
-
 pl_err pl_decoder_create(struct pl_session *s, const struct pl_generate_options *opt, uint32_t n,
                          struct pl_decoder **out, struct pl_diag *d) {
     struct pl_decoder *g = *out = pl_calloc(1, sizeof *g);
@@ -300,7 +285,8 @@ pl_err pl_decoder_create(struct pl_session *s, const struct pl_generate_options 
     g->session = s;
     g->opt = opt;
     g->n = n;
-    const pl_err err = create(g, d);
+    pl_err err = make_sequences(g, d);
+    if (err == PL_ERR_OK) err = pl_sampler_init(&g->sampler, &opt->sampling, s->pf->model.vocab, d);
     if (err != PL_ERR_OK) pl_decoder_destroy(out);
     return err;
 }

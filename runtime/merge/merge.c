@@ -73,24 +73,19 @@ static pl_err plan_within_budget(struct pl_merge *m, struct pl_diag *d) {
     return PL_ERR_DOES_NOT_FIT;
 }
 
-/* Decides the tensors to write, and their types. */
-static void decide_output(struct pl_merge *m) {
-    enum pl_dtype asked = m->request.dtype;
-    struct pl_windows *w = m->request.gguf ? &m->files.matrices : &m->files.weights;
-    if (m->request.gguf && asked == PL_DTYPE_COUNT) asked = PL_DTYPE_F32;
-    m->total_bytes = pl_windows_set_dtype(w, asked);
-    m->dtype = w->items[0].dtype;
-}
-
 pl_err pl_merge_init(struct pl_merge *m, const struct pl_merge_request *request,
                      struct pl_diag *d) {
+    struct pl_windows *const written = request->gguf ? &m->files.matrices : &m->files.weights;
+    const bool as_base = request->dtype == PL_DTYPE_COUNT;
     *m = (struct pl_merge){.request = *request};
     PL_TRY(find_model(m, d));
     PL_TRY(pl_merge_files_open(&m->files, &m->model, request->gguf ? NULL : m->ref.weights_dir,
                                request->adapter, d));
     pl_plain_names_note(&m->files.weights, &m->files.base, &m->notes);
     pl_plain_names_note(&m->files.matrices, &m->files.adapter, &m->notes);
-    decide_output(m);
+    m->total_bytes =
+        pl_windows_set_dtype(written, request->gguf && as_base ? PL_DTYPE_F32 : request->dtype);
+    m->dtype = written->items[0].dtype;
     return plan_within_budget(m, d);
 }
 
@@ -240,17 +235,15 @@ static pl_err check_books(struct pl_merge *m, struct pl_diag *d) {
                        (unsigned long long)m->allocated_bytes);
 }
 
-static pl_err write_output(struct pl_merge *m, struct pl_diag *d) {
-    const struct pl_merge_work work = {buffers, multiply, advance, m};
-    if (!m->request.gguf) return write_model(m, &work, d);
-    return pl_gguf_write_adapter(&m->files, &m->model, &work, m->request.gguf, m->dtype, d);
-}
-
 pl_err pl_merge_run(struct pl_merge *m, struct pl_diag *d) {
-    pl_err err = m->request.gguf ? PL_ERR_OK : make_directory(m, d);
+    const struct pl_merge_work work = {buffers, multiply, advance, m};
+    const char *gguf = m->request.gguf;
+    pl_err err = gguf ? PL_ERR_OK : make_directory(m, d);
     if (err == PL_ERR_OK) err = open_device(m, d);
     if (err == PL_ERR_OK) err = check_books(m, d);
-    if (err == PL_ERR_OK) err = write_output(m, d);
+    if (err == PL_ERR_OK)
+        err = gguf ? pl_gguf_write_adapter(&m->files, &m->model, &work, gguf, m->dtype, d)
+                   : write_model(m, &work, d);
     if (err == PL_ERR_OK) err = check_books(m, d);
     if (err != PL_ERR_OK && m->made_directory) remove_output(m);
     return err;
