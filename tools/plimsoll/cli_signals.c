@@ -30,11 +30,6 @@ static void on_signal(int number) {
     if (now > first && now - first >= ONCE_NS) _exit(128 + number);
 }
 
-static bool is_ignored(int number) {
-    struct sigaction now;
-    return sigaction(number, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
-}
-
 volatile sig_atomic_t *pl_cli_catch_signals(void) {
     static const int notices[] = {SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
     /* A write that waits for its reader goes on; the flag is looked at between steps. */
@@ -42,8 +37,12 @@ volatile sig_atomic_t *pl_cli_catch_signals(void) {
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    for (size_t i = 0; i < sizeof notices / sizeof *notices; i++)
-        if (!is_ignored(notices[i])) sigaction(notices[i], &action, NULL); /* nohup */
+    for (size_t i = 0; i < sizeof notices / sizeof *notices; i++) {
+        struct sigaction now;
+        const bool known = sigaction(notices[i], NULL, &now) == 0;
+        if (known && now.sa_handler == SIG_IGN) continue; /* nohup */
+        sigaction(notices[i], &action, NULL);
+    }
     action.sa_handler = SIG_IGN;
     sigaction(SIGXFSZ, &action, NULL); /* a file above the limit is a write that fails: EFBIG */
     return &stop_signal;

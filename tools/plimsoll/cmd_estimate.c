@@ -8,7 +8,6 @@
 #include "oom_recovery/checklist.h"
 #include "runtime/admit/device_choice.h"
 #include "runtime/admit/rank_count.h"
-#include "tools/plimsoll/cmd_rule.h"
 #include "tools/plimsoll/estimate_args.h"
 #include "tools/plimsoll/rule_args.h"
 

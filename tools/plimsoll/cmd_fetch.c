@@ -7,11 +7,13 @@
 #include "estimator/model/hub_cache.h"
 #include "estimator/model/resolve.h"
 #include "runtime/checkpoint/model_io.h"
-#include "tools/plimsoll/fetched_files.h"
 #include "tools/plimsoll/hf_run.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* The files of a model that are read here end in .json, .jinja, .safetensors, .txt or .model. That
@@ -172,7 +174,7 @@ static const struct {
     [CAUSES] = {false, NULL, "what it said is above; the same command continues"},
 };
 
-static pl_err refuse(const struct fetch *f, const struct pl_hf_end *end, struct pl_diag *d) {
+static pl_err refuse_fetch(const struct fetch *f, const struct pl_hf_end *end, struct pl_diag *d) {
     const enum cause cause = end->signal ? CAUSES : find_cause(end->tail);
     const pl_err of_it = f->kind == PL_HUB_MODEL ? PL_ERR_MODEL_FILE : PL_ERR_DATA_FILE;
     const pl_err err = causes[cause].of_repository ? of_it : PL_ERR_IO;
@@ -207,9 +209,55 @@ static pl_err find_directory(const struct fetch *f, struct pl_text *dir, struct 
     return err;
 }
 
+/* The files of a snapshot, through the links that it is made of. */
+struct files {
+    uint64_t n, bytes;
+    bool has_config; /* config.json, in the directory itself */
+};
+
+#define DEEPEST 8 /* directories below that of the snapshot */
+
+static pl_err count_files(const char *dir, unsigned depth, struct files *out, struct pl_diag *d);
+
+static pl_err count_entry(const char *dir, const char *name, unsigned depth, struct files *out,
+                          struct pl_diag *d) {
+    struct pl_text path = {0};
+    struct stat st;
+    pl_err err = PL_ERR_OK;
+    pl_text_addf(&path, "%s/%s", dir, name);
+    if (path.failed) {
+        err = pl_host_oom(d, "a path");
+    } else if (stat(path.data, &st) != 0) {
+        errno = 0; /* a link whose file is gone is none of the files */
+    } else if (S_ISDIR(st.st_mode)) {
+        if (depth < DEEPEST) err = count_files(path.data, depth + 1, out, d);
+    } else if (S_ISREG(st.st_mode)) {
+        out->n++;
+        out->bytes += (uint64_t)st.st_size;
+        out->has_config |= depth == 0 && strcmp(name, "config.json") == 0;
+    }
+    pl_text_finish(&path);
+    return err;
+}
+
+/* Adds the files of a directory and of those in it. */
+static pl_err count_files(const char *dir, unsigned depth, struct files *out, struct pl_diag *d) {
+    const struct dirent *e;
+    pl_err err = PL_ERR_OK;
+    DIR *list = opendir(dir);
+    if (!list)
+        return pl_diag_at(d, pl_err_of_errno(PL_ERR_IO), dir, 0, 0, "cannot list: %s",
+                          strerror(errno));
+    while (err == PL_ERR_OK && (e = readdir(list)))
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            err = count_entry(dir, e->d_name, depth, out, d);
+    closedir(list);
+    return err;
+}
+
 /* A model without what every job needs is told at once, not by the job. */
-static pl_err check_model(const struct fetch *f, const struct pl_fetched_files *files,
-                          const char *dir, struct pl_diag *d) {
+static pl_err check_model(const struct fetch *f, const struct files *files, const char *dir,
+                          struct pl_diag *d) {
     bool weights;
     if (f->kind == PL_HUB_DATASET || f->pattern) return PL_ERR_OK;
     if (!files->has_config) {
@@ -244,7 +292,7 @@ static void add_next(const struct fetch *f, const char *dir, struct pl_text *out
 }
 
 static pl_err print_answer(const struct pl_cli *cli, const struct fetch *f, const char *dir,
-                           const struct pl_fetched_files *files, struct pl_diag *d) {
+                           const struct files *files, struct pl_diag *d) {
     char bytes[PL_BYTES_TEXT];
     struct pl_text text = {0};
     if (pl_cli_has(cli, PL_FLAG_JSON))
@@ -266,14 +314,14 @@ static pl_err fetch(const struct pl_cli *cli, const volatile sig_atomic_t *stop,
                     struct pl_diag *d) {
     struct fetch f = {0};
     struct pl_hf_end end;
-    struct pl_fetched_files files = {0};
+    struct files files = {0};
     struct pl_text dir = {0};
     PL_TRY(read_request(cli, &f, d));
     PL_TRY(run(cli, &f, stop, &end, d));
     if (*stop) return pl_diag_set(d, PL_ERR_INTERRUPTED, "fetching %s was interrupted", f.id);
-    if (end.status || end.signal) return refuse(&f, &end, d);
+    if (end.status || end.signal) return refuse_fetch(&f, &end, d);
     pl_err err = find_directory(&f, &dir, d);
-    if (err == PL_ERR_OK) err = pl_fetched_files_count(pl_text_str(&dir), &files, d);
+    if (err == PL_ERR_OK) err = count_files(pl_text_str(&dir), 0, &files, d);
     if (err == PL_ERR_OK) err = check_model(&f, &files, pl_text_str(&dir), d);
     if (err == PL_ERR_OK) err = print_answer(cli, &f, pl_text_str(&dir), &files, d);
     pl_text_finish(&dir);

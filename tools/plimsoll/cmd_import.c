@@ -61,19 +61,17 @@ static pl_err print_missed(const struct pl_cli *cli, const struct pl_import *im,
     return pl_cli_put_text(&safe, stderr, d);
 }
 
-static pl_err print_json(const struct pl_import *im, const char *path, struct pl_diag *d) {
-    struct pl_report r = {0};
-    pl_import_report(im, &r);
-    pl_report_tree(&r, "output", path ? pl_cli_json_string(path) : json_null());
-    return pl_cli_print_json(pl_report_end(&r), d);
-}
-
 static pl_err answer(const struct pl_cli *cli, struct pl_import *im, struct pl_diag *d) {
     const char *path = cli->flag[PL_FLAG_OUTPUT];
     const bool json = pl_cli_has(cli, PL_FLAG_JSON);
     if (path && im->template) PL_TRY(write_template(im, path, d));
     if (path || !json) PL_TRY(write_yaml(im, path, d));
-    if (json) PL_TRY(print_json(im, path, d));
+    if (json) {
+        struct pl_report r = {0};
+        pl_import_report(im, &r);
+        pl_report_tree(&r, "output", path ? pl_cli_json_string(path) : json_null());
+        PL_TRY(pl_cli_print_json(pl_report_end(&r), d));
+    }
     return print_missed(cli, im, d);
 }
 

@@ -1,5 +1,5 @@
 /* cmd_plan.c - `plimsoll plan`: what fits, what each setting costs, what to write down. */
-#include "tools/plimsoll/cli.h"
+#include "tools/plimsoll/cmd_plan.h"
 
 #include "estimator/advice/advice.h"
 #include "estimator/advice/recommend.h"
@@ -13,10 +13,7 @@
 #include "estimator/picture/picture.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/data/data.h"
-#include "tools/plimsoll/cmd_plan_diff.h"
-#include "tools/plimsoll/cmd_plan_longest.h"
 #include "tools/plimsoll/estimate_args.h"
-#include "tools/plimsoll/plan_fleet.h"
 
 #include <errno.h>
 #include <string.h>
@@ -186,13 +183,6 @@ static pl_err print_text(const struct pl_cli *cli, const struct asked *asked,
     return pl_cli_print_text(&text, d);
 }
 
-static pl_err print_json(const struct pl_inquiry *i, const struct pl_advice *a,
-                         const struct found *f, struct pl_diag *d) {
-    json_t *o = pl_advice_json(a, &f->one, pl_text_str(&i->notes));
-    if (f->several.made) pl_json_set(&o, "devices", pl_fleet_json(a, &f->several.fleet));
-    return pl_cli_print_json(pl_answer_complete(o, &a->estimate), d);
-}
-
 /* A job that several GPUs do not hold is advised on with the sharding that holds most of it:
  * `sharding: auto` is decided by the job's need, and so the same when the command is typed. */
 static void adopt_sharding(const struct pl_fleet *f, struct pl_spec *spec) {
@@ -217,7 +207,9 @@ static pl_err print(const struct pl_cli *cli, const struct asked *asked, struct 
     struct found f = {0};
     pl_err err = find_advice(cli, asked, i, a, &f, d);
     if (err == PL_ERR_OK && pl_cli_has(cli, PL_FLAG_JSON)) {
-        err = print_json(i, a, &f, d);
+        json_t *o = pl_advice_json(a, &f.one, pl_text_str(&i->notes));
+        if (f.several.made) pl_json_set(&o, "devices", pl_fleet_json(a, &f.several.fleet));
+        err = pl_cli_print_json(pl_answer_complete(o, &a->estimate), d);
     } else if (err == PL_ERR_OK) {
         pl_cli_print_notes(cli, &i->notes);
         err = print_text(cli, asked, a, &f, d);

@@ -1,5 +1,5 @@
 /* cmd_plan_diff.c - two receipts, read and compared. */
-#include "tools/plimsoll/cmd_plan_diff.h"
+#include "tools/plimsoll/cmd_plan.h"
 
 #include "estimator/inquiry/receipt.h"
 #include "estimator/inquiry/receipt_diff.h"

@@ -1,4 +1,4 @@
-#include "tools/plimsoll/cmd_plan_longest.h"
+#include "tools/plimsoll/cmd_plan.h"
 
 #include "estimator/advice/longest.h"
 #include "estimator/base/json_tree.h"
@@ -36,16 +36,13 @@ static pl_err check_question(const struct pl_inquiry *i, struct pl_diag *d) {
     return PL_ERR_USAGE;
 }
 
-static void add_notes(const struct pl_longest *l, struct pl_text *out) {
-    if (pl_longest_is_beyond(l, l->best))
-        pl_text_addf(out, "%u tokens go beyond the %llu positions of the model's config.json\n",
-                     l->best->wall.wall, (unsigned long long)l->max_positions);
-}
-
 static pl_err print(const struct pl_cli *cli, struct pl_inquiry *i, const struct pl_longest *l,
                     struct pl_diag *d) {
     struct pl_text text = {0};
-    add_notes(l, &i->notes);
+    if (pl_longest_is_beyond(l, l->best))
+        pl_text_addf(&i->notes,
+                     "%u tokens go beyond the %llu positions of the model's config.json\n",
+                     l->best->wall.wall, (unsigned long long)l->max_positions);
     if (i->notes.failed) return pl_host_oom(d, "the notes");
     pl_cli_print_notes(cli, &i->notes);
     if (pl_cli_has(cli, PL_FLAG_JSON)) {

@@ -1,9 +1,8 @@
 /* cmd_rule.c - `plimsoll estimate-vram` without a model. */
-#include "tools/plimsoll/cmd_rule.h"
+#include "tools/plimsoll/rule_args.h"
 
 #include "estimator/base/json_tree.h"
 #include "runtime/device/cuda/gpu_query.h"
-#include "tools/plimsoll/rule_args.h"
 
 #include <string.h>
 
@@ -26,10 +25,6 @@ static json_t *notes_json(const struct pl_rule_inputs *in) {
     if (!in->inference) pl_json_append(&notes, json_string(EDITIONS_NOTE));
     if (adapter_note(in, adapters)) pl_json_append(&notes, json_string(adapters));
     return notes;
-}
-
-static int status_of(enum pl_rule_fit fit, bool asked) {
-    return asked && fit == PL_RULE_NO ? pl_err_exit_status(PL_ERR_DOES_NOT_FIT) : 0;
 }
 
 /* --- the calculator -------------------------------------------------------------------------- */
@@ -88,7 +83,7 @@ static pl_err answer_calculator(const struct pl_cli *cli, const struct pl_rule_q
     struct pl_rule_bill shown = pl_rule_estimate(&q->in, PL_RULE_SHOWN);
     struct pl_rule_bill listed = pl_rule_estimate(&q->in, PL_RULE_LISTED);
     enum pl_rule_fit fit = pl_rule_fit(shown.total, q->in.vram_gb);
-    *status = status_of(fit, q->card_source != NULL);
+    *status = q->card_source && fit == PL_RULE_NO ? pl_err_exit_status(PL_ERR_DOES_NOT_FIT) : 0;
     if (pl_cli_has(cli, PL_FLAG_JSON))
         return pl_cli_print_json(calculator_json(q, &shown, &listed, fit), d);
     printf("VRAM by rule of thumb (%s, %gB params, %s, batch=%g, seq=%g): total=%.2fGB, "

@@ -19,25 +19,15 @@ struct session {
     bool special, json;
 };
 
-static void print_notes(const struct pl_cli *cli, const struct pl_tokenizer *t) {
-    struct pl_text notes = {0};
-    pl_text_add(&notes, pl_tokenizer_notes(t));
-    pl_cli_print_notes(cli, &notes);
-    pl_text_finish(&notes);
-}
-
 static pl_err open_session(const struct pl_cli *cli, struct session *s, struct pl_diag *d) {
+    struct pl_text notes = {0};
     s->special = !pl_cli_has(cli, PL_FLAG_NO_SPECIAL_TOKENS);
     s->json = pl_cli_has(cli, PL_FLAG_JSON);
     PL_TRY(pl_tokenizer_open(cli->flag[PL_FLAG_TOKENIZER], &s->t, d));
-    print_notes(cli, s->t);
+    pl_text_add(&notes, pl_tokenizer_notes(s->t));
+    pl_cli_print_notes(cli, &notes);
+    pl_text_finish(&notes);
     return pl_tokenizer_scratch_create(s->t, &s->scratch, d);
-}
-
-static void close_session(struct session *s) {
-    pl_token_list_finish(&s->tokens);
-    pl_tokenizer_scratch_destroy(&s->scratch);
-    pl_tokenizer_close(&s->t);
 }
 
 /* {"ids":[...],"decoded":...} */
@@ -132,7 +122,9 @@ static pl_err tokenize_texts(const struct pl_cli *cli, struct pl_diag *d) {
     struct session s = {0};
     pl_err err = open_session(cli, &s, d);
     if (err == PL_ERR_OK) err = pl_tokenize_lines(answer_line, &s, d);
-    close_session(&s);
+    pl_token_list_finish(&s.tokens);
+    pl_tokenizer_scratch_destroy(&s.scratch);
+    pl_tokenizer_close(&s.t);
     return err;
 }
 

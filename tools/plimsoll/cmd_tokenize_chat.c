@@ -164,17 +164,14 @@ static pl_err render_by_program(struct chat_session *s, const char *line, size_t
     return pl_chat_program_render(&s->program, &s->memory, &r, &s->out.text, NULL, d);
 }
 
-static pl_err render_by_table(struct chat_session *s, const char *line, size_t n,
-                              struct pl_diag *d) {
-    struct pl_scan scan = {.text = line, .n = n};
-    return read_request(&s->r, &scan) ? render(s, d) : scan_failure(&scan, d);
-}
-
 /* A conversation that the template refuses is an answer like another; a line that is no
  * conversation ends the command. */
 static pl_err answer_line(void *session, const char *line, size_t n, struct pl_diag *d) {
     struct chat_session *s = session;
-    pl_err err = s->t ? render_by_table(s, line, n, d) : render_by_program(s, line, n, d);
+    struct pl_scan scan = {.text = line, .n = n};
+    pl_err err = !s->t                        ? render_by_program(s, line, n, d)
+                 : read_request(&s->r, &scan) ? render(s, d)
+                                              : scan_failure(&scan, d);
     if (err == PL_ERR_OK) return print_rendered(s, d);
     bool refused = err == PL_ERR_DATA_TEMPLATE || err == PL_ERR_TEMPLATE_LIMIT;
     if (!refused || !s->json) return err;

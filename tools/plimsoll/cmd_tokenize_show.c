@@ -50,14 +50,6 @@ static pl_err open_show(const struct pl_cli *cli, struct show *s, struct pl_diag
     return err == PL_ERR_HOST_OOM ? pl_diag_set(d, err, "%s", none.message) : PL_ERR_OK;
 }
 
-static void close_show(struct show *s) {
-    pl_sample_finish(&s->sample);
-    pl_encoder_finish(&s->encoder);
-    pl_preflight_finish(&s->pf);
-    pl_text_finish(&s->notes);
-    pl_job_finish(&s->job);
-}
-
 static const char *piece(const struct show *s, int32_t id) {
     const char *text = s->tokenizer ? pl_tokenizer_piece(s->tokenizer, id) : NULL;
     return text ? text : "";
@@ -280,6 +272,10 @@ pl_err pl_tokenize_show(const struct pl_cli *cli, struct pl_diag *d) {
     pl_cli_print_notes(cli, &s.notes);
     pl_cli_print_notes(cli, &s.pf.notes);
     if (err == PL_ERR_OK) err = answer(cli, &s, d);
-    close_show(&s);
+    pl_sample_finish(&s.sample);
+    pl_encoder_finish(&s.encoder);
+    pl_preflight_finish(&s.pf);
+    pl_text_finish(&s.notes);
+    pl_job_finish(&s.job);
     return err;
 }

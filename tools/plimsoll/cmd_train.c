@@ -243,11 +243,6 @@ static bool is_alone(const struct pl_world *world) {
     return world->size == 1;
 }
 
-static bool wants_launcher(const struct pl_cli *cli, uint32_t devices,
-                           const struct pl_world *world) {
-    return devices > 1 && is_alone(world) && !pl_cli_has(cli, PL_FLAG_DRY_RUN);
-}
-
 /* Reports the rank that a signal ended, which could not do so itself. */
 static void tell_fallen(const struct pl_fallen *f) {
     if (!f->signal) return;
@@ -297,12 +292,6 @@ static pl_err count_ranks(const struct pl_cli *cli, const struct pl_world *world
 }
 
 /* A job has one answer as JSON, that of rank 0, which knows what any other ended by. */
-static struct pl_cli of_rank(const struct pl_cli *cli, const struct pl_world *world) {
-    struct pl_cli own = *cli;
-    if (world->rank > 0) own.flag[PL_FLAG_JSON] = NULL;
-    return own;
-}
-
 int pl_cmd_train(const struct pl_cli *cli) {
     struct pl_job job = {0};
     struct pl_diag_list all = {0};
@@ -311,8 +300,9 @@ int pl_cmd_train(const struct pl_cli *cli) {
     struct pl_world world;
     uint32_t devices;
     int status;
+    struct pl_cli own = *cli;
     pl_err err = pl_world_init(&world, &d);
-    const struct pl_cli own = of_rank(cli, &world);
+    if (world.rank > 0) own.flag[PL_FLAG_JSON] = NULL;
     if (err == PL_ERR_OK)
         err =
             pl_job_read_to_train(&job, cli->args[0], cli->overrides, cli->n_overrides, &notes, &d);
@@ -321,7 +311,7 @@ int pl_cmd_train(const struct pl_cli *cli) {
         status = pl_cli_fail_in_short(&own, &d, world.rank);
     else if (err != PL_ERR_OK)
         status = pl_cli_fail(&own, &d);
-    else if (wants_launcher(&own, devices, &world))
+    else if (devices > 1 && is_alone(&world) && !pl_cli_has(cli, PL_FLAG_DRY_RUN))
         status = launch(&own, &job, devices);
     else
         status = preflight_and_run(&own, &world, &job, devices, &notes);

@@ -62,13 +62,6 @@ static void add_file(struct pl_text *out, const struct pl_verify_file *f) {
     pl_text_add(out, "\n");
 }
 
-static pl_err print_files(const struct pl_verify *v, struct pl_diag *d) {
-    struct pl_text text = {0};
-    for (uint32_t i = 0; i < v->n; i++)
-        add_file(&text, &v->files[i]);
-    return pl_cli_print_text(&text, d);
-}
-
 static pl_err judge(const struct pl_verify *v, const char *dir, struct pl_diag *d) {
     if (!v->problems) return PL_ERR_OK;
     pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, dir, 0, 0, "%u of %u files %s damaged", v->problems,
@@ -81,10 +74,13 @@ static pl_err judge(const struct pl_verify *v, const char *dir, struct pl_diag *
 int pl_cmd_verify(const struct pl_cli *cli) {
     struct pl_verify v = {0};
     struct pl_diag d = {0};
+    struct pl_text text = {0};
     const bool json = pl_cli_has(cli, PL_FLAG_JSON);
     int status = 0;
     pl_err err = pl_verify_dir(&v, cli->args[0], &d);
-    if (err == PL_ERR_OK && !json) err = print_files(&v, &d);
+    for (uint32_t i = 0; err == PL_ERR_OK && !json && i < v.n; i++)
+        add_file(&text, &v.files[i]);
+    if (err == PL_ERR_OK && !json) err = pl_cli_print_text(&text, &d);
     if (err == PL_ERR_OK) err = judge(&v, cli->args[0], &d);
     if (json && v.problems && err == PL_ERR_CHECKPOINT_FORMAT)
         status = pl_cli_fail_with(cli, &d, answer(&v));

@@ -177,10 +177,9 @@ static const struct pl_command commands[] = {
         .run = pl_cmd_generate,
         .flags = PL_FLAG_BIT(PROMPT) | PL_FLAG_BIT(CHAT) | PL_FLAG_BIT(LINES) |
                  PL_FLAG_BIT(ADAPTER) | PL_FLAG_BIT(PROMPT_IDS) | PL_FLAG_BIT(MAX_NEW_TOKENS) |
-                 PL_FLAG_BIT(GREEDY) |
-                 PL_FLAG_BIT(TEMPERATURE) | PL_FLAG_BIT(TOP_K) | PL_FLAG_BIT(TOP_P) |
-                 PL_FLAG_BIT(MIN_P) | PL_FLAG_BIT(REPETITION_PENALTY) | PL_FLAG_BIT(IGNORE_EOS) |
-                 PL_FLAG_BIT(VRAM) | PL_FLAG_BIT(VRAM_GB),
+                 PL_FLAG_BIT(GREEDY) | PL_FLAG_BIT(TEMPERATURE) | PL_FLAG_BIT(TOP_K) |
+                 PL_FLAG_BIT(TOP_P) | PL_FLAG_BIT(MIN_P) | PL_FLAG_BIT(REPETITION_PENALTY) |
+                 PL_FLAG_BIT(IGNORE_EOS) | PL_FLAG_BIT(VRAM) | PL_FLAG_BIT(VRAM_GB),
         .keys = true,
     },
     {

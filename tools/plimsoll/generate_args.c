@@ -36,17 +36,15 @@ static bool is_read(enum pl_key_id key) {
     return false;
 }
 
-static pl_err refuse_key(const char *key, struct pl_diag *d) {
-    pl_diag_set(d, PL_ERR_USAGE, "`%s` has no meaning for `generate`", key);
-    pl_diag_hint(d, "run `plimsoll help generate`: it lists the keys that have one");
-    return PL_ERR_USAGE;
-}
-
 static pl_err check_keys(const struct pl_job *job, struct pl_diag *d) {
     uint32_t n;
     const struct pl_key_info *infos = pl_key_table(&n);
-    for (uint32_t i = 0; i < n; i++)
-        if (job->given[i] && !is_read((enum pl_key_id)i)) return refuse_key(infos[i].key, d);
+    for (uint32_t i = 0; i < n; i++) {
+        if (!job->given[i] || is_read((enum pl_key_id)i)) continue;
+        pl_diag_set(d, PL_ERR_USAGE, "`%s` has no meaning for `generate`", infos[i].key);
+        pl_diag_hint(d, "run `plimsoll help generate`: it lists the keys that have one");
+        return PL_ERR_USAGE;
+    }
     if (job->model || (job->init == PL_INIT_RANDOM && job->model_config)) return PL_ERR_OK;
     pl_diag_set(d, PL_ERR_USAGE, "no model to generate with");
     pl_diag_hint(d, "plimsoll generate --model DIR --prompt-ids 1,2,3");
@@ -65,11 +63,6 @@ static pl_err read_job(struct pl_job *job, const struct pl_cli *cli, struct pl_d
 }
 
 /* ---- the prompt ---- */
-
-static pl_err bad_ids(const char *at, struct pl_diag *d) {
-    return pl_diag_set(d, PL_ERR_USAGE, "--prompt-ids wants numbers between commas, not `%.20s`",
-                       at);
-}
 
 /* Adds a prompt with room for so many ids, of which it has none yet. */
 static pl_err add_prompt(struct pl_generate_question *q, uint64_t room,
@@ -96,7 +89,8 @@ static pl_err read_ids(struct pl_generate_question *q, const char *text, struct 
         errno = 0;
         long v = strtol(p, &end, 10);
         if (end == p || errno || v < 0 || v > INT32_MAX || (*end && *end != ','))
-            return bad_ids(p, d);
+            return pl_diag_set(d, PL_ERR_USAGE,
+                               "--prompt-ids wants numbers between commas, not `%.20s`", p);
         prompt->ids[prompt->n++] = (int32_t)v;
         p = end;
         if (!*p) return PL_ERR_OK;
@@ -211,21 +205,15 @@ out:
 }
 
 /* A template that is missing is told before anything is loaded. */
-static pl_err begin_conversation(struct pl_generate_question *q, const struct pl_cli *cli,
-                                 struct pl_diag *d) {
-    static const char trial[] = "x";
-    q->converses = true;
-    PL_TRY(open_text(q, cli, d));
-    return encode(q, true, trial, strlen(trial), d);
-}
-
 static pl_err read_nothing_given(struct pl_generate_question *q, const struct pl_cli *cli,
                                  struct pl_diag *d) {
     if (!isatty(STDIN_FILENO)) return read_stdin(q, cli, d);
     if (!pl_cli_has(cli, PL_FLAG_CHAT) || pl_cli_has(cli, PL_FLAG_LINES) ||
         pl_cli_has(cli, PL_FLAG_JSON))
         return nothing_to_continue(d);
-    return begin_conversation(q, cli, d);
+    q->converses = true;
+    PL_TRY(open_text(q, cli, d));
+    return encode(q, true, "x", 1, d);
 }
 
 static pl_err wrong_prompt(const char *why, struct pl_diag *d) {

@@ -18,7 +18,7 @@ struct pl_generate_question {
         uint64_t n;
     } * prompts; /* [n_prompts], owned */
     uint64_t n_prompts;
-    bool converses;               /* on a terminal: no prompt was given */
+    bool converses;             /* on a terminal: no prompt was given */
     struct pl_prompt_text text; /* closed if only ids were given, and no tokenizer */
     uint64_t max_new_tokens;
     bool ignore_eos;

@@ -67,13 +67,6 @@ static int spawn(const char *words[], int out, pid_t *pid, const char **program)
     return code;
 }
 
-static pl_err not_installed(struct pl_diag *d) {
-    pl_diag_set(d, PL_ERR_IO,
-                "`hf`, the command of huggingface_hub, is not installed, and fetches the files");
-    pl_diag_hint(d, "pip install -U huggingface_hub");
-    return PL_ERR_IO;
-}
-
 static pl_err start(const char *words[], struct running *r, const char **program,
                     struct pl_diag *d) {
     int ends[2];
@@ -83,7 +76,11 @@ static pl_err start(const char *words[], struct running *r, const char **program
     r->out = ends[0];
     if (code == 0) return PL_ERR_OK;
     close(ends[0]);
-    return code == ENOENT ? not_installed(d) : cannot("cannot run `hf`", code, d);
+    if (code != ENOENT) return cannot("cannot run `hf`", code, d);
+    pl_diag_set(d, PL_ERR_IO,
+                "`hf`, the command of huggingface_hub, is not installed, and fetches the files");
+    pl_diag_hint(d, "pip install -U huggingface_hub");
+    return PL_ERR_IO;
 }
 
 /* Keeps the last PL_HF_TAIL bytes. */
@@ -113,12 +110,6 @@ static bool pass_output(const struct running *r, struct pl_hf_end *end, size_t *
     return true;
 }
 
-static void pass_signal(struct running *r) {
-    if (!*r->stop || r->passed_on) return;
-    r->passed_on = true;
-    kill(-r->pid, *r->stop);
-}
-
 /* Follows the process until it has ended and everything it wrote is read. A process of its own
  * that goes on may hold the pipe open, and is not waited for. */
 static int follow(struct running *r, struct pl_hf_end *end) {
@@ -128,7 +119,10 @@ static int follow(struct running *r, struct pl_hf_end *end) {
     while (open || !ended) {
         struct pollfd at = {.fd = open ? r->out : -1, .events = POLLIN};
         const bool ready = poll(&at, 1, LOOK_MS) > 0;
-        pass_signal(r);
+        if (*r->stop && !r->passed_on) {
+            r->passed_on = true;
+            kill(-r->pid, *r->stop);
+        }
         if (ready) open = pass_output(r, end, &kept);
         if (ended && !ready) break;
         if (!ended) ended = waitpid(r->pid, &status, WNOHANG) == r->pid;

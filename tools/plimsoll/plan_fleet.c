@@ -1,14 +1,9 @@
-#include "tools/plimsoll/plan_fleet.h"
+#include "tools/plimsoll/cmd_plan.h"
 
 #include "estimator/config/job_values.h"
 
 static bool is_asked(const struct pl_cli *cli, const struct pl_job *job) {
     return pl_cli_has(cli, PL_FLAG_LINK) || job->devices == PL_AUTO || pl_job_ranks(job) > 1;
-}
-
-/* True if the job fits on one GPU without host memory. */
-static bool fits_one(const struct pl_recommendation *r) {
-    return r->n_ways && !r->ways[0].price.host_bytes;
 }
 
 static bool has_answer(const struct pl_question *q) {
@@ -57,6 +52,7 @@ pl_err pl_plan_fleet_fewest(const struct pl_cli *cli, struct pl_advice *a,
                             const struct pl_recommendation *r, struct pl_plan_fleet *out,
                             struct pl_diag *d) {
     struct pl_fleet_request request = {.fewest_alone = true};
-    if (!has_answer(&a->q) || is_asked(cli, a->q.job) || fits_one(r)) return PL_ERR_OK;
+    const bool fits_one = r->n_ways && !r->ways[0].price.host_bytes;
+    if (!has_answer(&a->q) || is_asked(cli, a->q.job) || fits_one) return PL_ERR_OK;
     return make(cli, a, &request, out, d);
 }

@@ -28,17 +28,13 @@ static const char *own_flag(const struct pl_cli *cli) {
     return NULL;
 }
 
-static bool is_card_key(const char *override) {
-    return strncmp(override, "vram_budget=", strlen("vram_budget=")) == 0;
-}
-
 bool pl_rule_asked(const struct pl_cli *cli) {
     if (pl_cli_has(cli, PL_FLAG_RULE_OF_THUMB) || pl_cli_has(cli, PL_FLAG_TABLE)) return true;
     if (cli->n_args || own_flag(cli) || pl_cli_has(cli, PL_FLAG_CHECKLIST) ||
         pl_cli_has(cli, PL_FLAG_RECEIPT))
         return false;
     for (uint32_t i = 0; i < cli->n_overrides; i++)
-        if (!is_card_key(cli->overrides[i])) return false;
+        if (strncmp(cli->overrides[i], "vram_budget=", strlen("vram_budget=")) != 0) return false;
     return true;
 }
 
@@ -68,15 +64,6 @@ static const struct number numbers[] = {
     {PL_FLAG_EFFECTIVE_BATCH, offsetof(struct pl_rule_inputs, effective_batch), 1, 65536, true},
 };
 
-static pl_err read_number(const struct pl_cli *cli, const struct number *n,
-                          struct pl_rule_inputs *in, struct pl_diag *d) {
-    double v;
-    if (!pl_cli_has(cli, n->flag)) return PL_ERR_OK;
-    PL_TRY(pl_cli_number(cli, n->flag, n->low, n->high, n->whole, &v, d));
-    memcpy((char *)in + n->offset, &v, sizeof v);
-    return PL_ERR_OK;
-}
-
 /* --- keys ------------------------------------------------------------------------------------ */
 
 static bool known_key(enum pl_key_id key) {
@@ -101,12 +88,6 @@ static pl_err refuse_unknown_keys(const struct pl_job *job, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
-static pl_err set_keys(const struct pl_cli *cli, struct pl_job *job, struct pl_diag *d) {
-    for (uint32_t i = 0; i < cli->n_overrides; i++)
-        PL_TRY(pl_job_assign(job, cli->overrides[i], NULL, d));
-    return refuse_unknown_keys(job, d);
-}
-
 static pl_err take_keys(const struct pl_job *job, struct pl_rule_question *q, struct pl_diag *d) {
     struct pl_rule_inputs *in = &q->in;
     if (job->given[PL_KEY_batch_size] && job->batch_size == PL_AUTO) {
@@ -127,7 +108,9 @@ static pl_err take_keys(const struct pl_job *job, struct pl_rule_question *q, st
 static pl_err read_keys(const struct pl_cli *cli, struct pl_rule_question *q, struct pl_diag *d) {
     struct pl_job job = {0};
     pl_err err = pl_job_defaults(&job, d);
-    if (err == PL_ERR_OK) err = set_keys(cli, &job, d);
+    for (uint32_t i = 0; err == PL_ERR_OK && i < cli->n_overrides; i++)
+        err = pl_job_assign(&job, cli->overrides[i], NULL, d);
+    if (err == PL_ERR_OK) err = refuse_unknown_keys(&job, d);
     if (err == PL_ERR_OK) err = take_keys(&job, q, d);
     pl_job_finish(&job);
     return err;
@@ -176,8 +159,13 @@ pl_err pl_rule_read_args(const struct pl_cli *cli, struct pl_rule_question *q, s
     q->in.lora = qlora || pl_cli_has(cli, PL_FLAG_LORA);
     q->in.inference = pl_cli_has(cli, PL_FLAG_INFERENCE);
     q->in.gradient_checkpointing = !pl_cli_has(cli, PL_FLAG_NO_GRADIENT_CHECKPOINTING);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        PL_TRY(read_number(cli, &numbers[i], &q->in, d));
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        const struct number *n = &numbers[i];
+        double v;
+        if (!pl_cli_has(cli, n->flag)) continue;
+        PL_TRY(pl_cli_number(cli, n->flag, n->low, n->high, n->whole, &v, d));
+        memcpy((char *)&q->in + n->offset, &v, sizeof v);
+    }
     PL_TRY(read_keys(cli, q, d));
     PL_TRY(read_card(cli, q, d));
     if (q->table && q->table->card && !q->card_source) q->in.vram_gb = LESSON_CARD_GB;

@@ -1,10 +1,12 @@
-/* rule_args.h - reads the arguments of a question without a model: inputs of the rule of thumb.
+/* rule_args.h - `plimsoll estimate-vram` without a model: its arguments, which are inputs of the
+ * rule of thumb, and its answers: calculator, tables, tiers. Every answer says `approximate`.
  *
- * In: struct pl_cli of `estimate-vram`.  Out: struct pl_rule_question.  Needs: rule_of_thumb, card.
+ * In: struct pl_cli of `estimate-vram`.  Out: struct pl_rule_question, an answer on stdout.
+ * Needs: rule_of_thumb, card, NVML through runtime/device.
  *   A1  keys (batch_size, lora_r, ...) go through the parser of the configuration: the same types,
  *       ranges and synonyms; a key that no formula uses is refused, not ignored
  *   A2  arguments that name a model are not such a question
- * Use: if (pl_rule_asked(&cli)) err = pl_rule_read_args(&cli, &question, &d); */
+ * Use: if (pl_rule_asked(cli)) return pl_cmd_rule(cli); */
 #ifndef PL_TOOLS_PLIMSOLL_RULE_ARGS_H
 #define PL_TOOLS_PLIMSOLL_RULE_ARGS_H
 
@@ -25,5 +27,7 @@ pl_err pl_rule_read_args(const struct pl_cli *cli, struct pl_rule_question *q, s
 /* Refuses, for a question about a model, flags that only a rule of thumb knows, and those that no
  * plan covers yet. */
 pl_err pl_rule_refuse_misplaced(const struct pl_cli *cli, struct pl_diag *d);
+/* Answers; returns the exit status. */
+int pl_cmd_rule(const struct pl_cli *cli);
 
 #endif

@@ -1,10 +1,24 @@
-/* plan_fleet.h - `plimsoll plan` over several GPUs. */
-#ifndef PL_TOOLS_PLIMSOLL_PLAN_FLEET_H
-#define PL_TOOLS_PLIMSOLL_PLAN_FLEET_H
+/* cmd_plan.h - the forms of `plimsoll plan` in other files: --diff, --longest, and several GPUs. */
+#ifndef PL_TOOLS_PLIMSOLL_CMD_PLAN_H
+#define PL_TOOLS_PLIMSOLL_CMD_PLAN_H
 
 #include "estimator/advice/fleet.h"
 #include "estimator/advice/recommend.h"
 #include "tools/plimsoll/cli.h"
+
+/* --- plan --diff OLD.json NEW.json: two receipts, without a model, a plan or a device -------- */
+
+/* True for --diff, or a flag that is only valid together with it. */
+bool pl_plan_diff_asked(const struct pl_cli *cli);
+/* Returns the exit status, 3 if the growth is above --allow. */
+int pl_cmd_plan_diff(const struct pl_cli *cli);
+
+/* --- plan --longest: the longest samples on this card ---------------------------------------- */
+
+/* Returns the exit status, 3 if not even the shortest samples fit. */
+int pl_cmd_plan_longest(const struct pl_cli *cli);
+
+/* --- plan over several GPUs ------------------------------------------------------------------ */
 
 struct pl_plan_fleet { /* must not be copied */
     bool made;         /* false: there is nothing to tell */
