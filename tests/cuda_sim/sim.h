@@ -2,8 +2,9 @@
  *
  * sim_memory.c: allocations and copies. sim_runtime.c: errors, devices, streams. sim_graph.c:
  * capture and graphs. sim_block.c: threads of a block as fibres. sim_fibre.c: the switch between
- * two. sim_warp.c, sim_ptx.c, sim_hopper.c: what a warp computes together. sim_watch.c,
- * sim_hooks.c: what its threads touch. sim_stream.c: work that waits. sim_settings.c: the
+ * two. sim_warp.c, sim_ptx.c, sim_hopper.c: what a warp computes together. sim_load.c, sim_unit.c,
+ * sim_tensor_map.c: what Hopper loads for it (sim_hopper.h). sim_watch.c, sim_hooks.c: what its
+ * threads touch. sim_stream.c: work that waits. sim_settings.c: the
  * environment. sim_lt.c, sim_nvml.c, sim_nccl.c: libraries that the back-end loads by itself. Not
  * thread-safe: it has one host thread.
  * Use: setenv("PLSIM_MEMORY_BYTES", "1000", 1); plsim_restart(); ... plsim_counters.launches */
@@ -165,8 +166,15 @@ uint32_t plsim_thread(void); /* number of the running fibre in its block */
 
 /* sim_ptx.c: a block of so many threads begins. */
 void plsim_copies_forget(uint32_t threads);
-/* sim_hopper.c: the same, and a copy of the running thread has landed. */
+/* sim_hopper.c, sim_unit.c, sim_load.c: the same; all threads of it have met; it ends; a copy of
+ * the running thread has landed. */
 void plsim_hopper_forget(uint32_t threads);
+void plsim_units_meet(uint32_t threads);
+void plsim_hopper_finish(void);
 void plsim_hopper_landed(const void *dst);
+/* sim_block.c: the running thread waits for something that no barrier of threads ends; all that do
+ * look again. */
+void plsim_pause(void);
+void plsim_resume_paused(void);
 
 #endif

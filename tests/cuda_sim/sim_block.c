@@ -19,7 +19,7 @@ enum {
     POISON_BYTE = 0xFF
 };
 
-enum state { READY, AT_WARP, AT_BLOCK, ENDED };
+enum state { READY, AT_WARP, AT_BLOCK, PAUSED, ENDED };
 
 struct thread {
     enum state state;
@@ -87,8 +87,9 @@ static void enter_thread(uint32_t thread) {
 enum { TEXT_BYTES = 160 };
 
 static const char *describe(uint32_t thread, char text[TEXT_BYTES]) {
-    static const char *const doing[] = {"runs", "waits at %s with mask %08x",
-                                        "waits at __syncthreads", "has ended"};
+    static const char *const doing[] = {
+        "runs", "waits at %s with mask %08x", "waits at __syncthreads",
+        "waits at an mbarrier whose phase does not end", "has ended"};
     const struct thread *t = &b.threads[thread];
     int n = snprintf(text, TEXT_BYTES, "thread %u (warp %u lane %u) ", thread, thread / WARP,
                      thread % WARP);
@@ -171,7 +172,16 @@ void plsim_meet_block(void) {
     b.last_votes = b.votes;
     b.votes = 0;
     if (plsim_watching) plsim_watch_meet_block();
+    plsim_units_meet(b.n);
     release(0, b.n, AT_BLOCK);
+}
+
+void plsim_pause(void) {
+    wait_here(PAUSED);
+}
+
+void plsim_resume_paused(void) {
+    release(0, b.n, PAUSED);
 }
 
 int plsim_meet_block_any(int vote) {
@@ -287,8 +297,10 @@ static void begin_block(size_t shared_bytes) {
 static void finish_block(size_t shared_bytes) {
     if (b.n_ended < b.n) {
         uint32_t one = some_thread_in(AT_WARP), other = some_thread_in(AT_BLOCK);
+        if (b.threads[one].state != AT_WARP) one = some_thread_in(PAUSED);
         die_in_block("no thread can go on", one, other);
     }
+    plsim_hopper_finish();
     for (uint32_t i = 0; i < GUARD_BYTES; i++)
         if (plsim_here.shared[shared_bytes + i] != GUARD_BYTE)
             plsim_die(
@@ -358,7 +370,10 @@ struct waiting {
     size_t windows_at;
     int n_windows;
 };
-enum { ARGUMENTS_AT = (sizeof(struct waiting) + 15) / 16 * 16 };
+enum {
+    ARGUMENTS_AT = (sizeof(struct waiting) + 15) / 16 * 16,
+    ARGUMENT_ALIGN = 128 /* of tensor maps, and that is most */
+};
 
 /* The host may wait for it in the middle of an op whose launches are still to come. */
 static void run_waiting(void *data) {
@@ -366,10 +381,15 @@ static void run_waiting(void *data) {
     const int n = plsim_watch_windows(&windows);
     struct waiting w;
     memcpy(&w, data, sizeof w);
-    w.launch.arguments = (char *)data + ARGUMENTS_AT;
+    const size_t bytes =
+        (w.launch.argument_bytes + ARGUMENT_ALIGN) / ARGUMENT_ALIGN * ARGUMENT_ALIGN;
+    w.launch.arguments = aligned_alloc(ARGUMENT_ALIGN, bytes);
+    if (!w.launch.arguments) plsim_die("no memory for the arguments of a launch");
+    memcpy(w.launch.arguments, (char *)data + ARGUMENTS_AT, w.launch.argument_bytes);
     plsim_watch_call((const struct plsim_window *)(void *)((char *)data + w.windows_at),
                      w.n_windows);
     run_blocks(&w.launch);
+    free(w.launch.arguments);
     plsim_watch_call(windows, n);
 }
 

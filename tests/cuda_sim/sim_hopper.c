@@ -4,8 +4,8 @@
  *
  * A product is computed when its registers are waited for, and not before: until then they are NaN,
  * and what it reads from shared memory is what lies there at that time. */
-#include "tests/cuda_sim/plsim_watch.h"
 #include "tests/cuda_sim/sim.h"
+#include "tests/cuda_sim/sim_hopper.h"
 
 #include "estimator/ops/half.h"
 
@@ -18,47 +18,14 @@ enum {
     K = 16,
     MOST_COLUMNS = 128,
     MOST_PRODUCTS = 32,
-    MOST_SUMS = 2,
-    UNIT = 16, /* bytes that are swizzled together */
-    ROW_BYTES = 128,
-    ADDRESSES = 1 << 18
+    MOST_SUMS = 2
 };
 
-uint32_t pl_sim_shared_address(const void *p);
 void pl_sim_wgmma(float *c, uint32_t columns, const uint32_t *a, uint64_t a_tile, uint64_t b_tile,
                   bool adds, bool is_bf16);
 void pl_sim_wgmma_fence(void);
 void pl_sim_wgmma_commit(void);
 void pl_sim_wgmma_wait(void);
-void pl_sim_proxy_fence(void);
-
-/* Addresses begin at the least alignment that shared memory is promised: at no
- * multiple of 1024. */
-uint32_t pl_sim_shared_address(const void *p) {
-    return (uint32_t)((const unsigned char *)p - plsim_here.shared) + UNIT;
-}
-
-/* ---- what was copied and no fence has shown to products (W3) ---- */
-
-static uint32_t fences[PLSIM_MAX_THREADS]; /* of each thread */
-static uint64_t block;                     /* number of the block that runs, from 1 */
-static struct {
-    uint64_t block;
-    uint32_t thread, fences; /* that copied, and its fences until then */
-} copied[PLSIM_SHARED_LIMIT / UNIT];
-
-void plsim_hopper_landed(const void *dst) {
-    const size_t at = (size_t)((const unsigned char *)dst - plsim_here.shared);
-    const uint32_t thread = plsim_thread();
-    if (at >= PLSIM_SHARED_LIMIT) return;
-    copied[at / UNIT].block = block;
-    copied[at / UNIT].thread = thread;
-    copied[at / UNIT].fences = fences[thread];
-}
-
-void pl_sim_proxy_fence(void) {
-    fences[plsim_thread()]++;
-}
 
 /* ---- tiles ---- */
 
@@ -74,31 +41,34 @@ static struct tile describe(uint64_t t) {
     return out;
 }
 
+/* The warp whose products are computed, and what it knows of loads. */
+static struct {
+    uint32_t warp, seen[PLSIM_MOST_BARRIERS]; /* by all its lanes */
+    uint64_t loads;                           /* before the product began */
+} reader;
+
 /* The element at `offset` from the start of a tile: units of a row of 128 bytes are exchanged by
- * the number of the row among eight, which are bits of the address. */
+ * the number of the row among eight, which are bits of the address. A product that reads an element
+ * of a unit reads all. */
 static uint16_t element(const struct tile *t, uint32_t offset) {
     uint32_t at = t->address + offset;
     uint16_t h;
-    at ^= at / ROW_BYTES % 8 * UNIT;
-    if (at < UNIT || at >= ADDRESSES || at - UNIT >= PLSIM_SHARED_LIMIT)
-        plsim_die("wgmma: a tile that is not in shared memory");
-    const unsigned char *p = plsim_here.shared + (at - UNIT);
-    const size_t unit = (at - UNIT) / UNIT;
-    if (copied[unit].block == block && copied[unit].fences == fences[copied[unit].thread])
-        plsim_die("wgmma reads what thread %u copied and has not fenced", copied[unit].thread);
+    at ^= at / PLSIM_ROW % 8 * PLSIM_UNIT;
+    const unsigned char *p = plsim_at(at, "wgmma");
+    if (at % PLSIM_UNIT == 0) plsim_unit_read(p, reader.warp, reader.loads, reader.seen);
     memcpy(&h, p, sizeof h);
     return h;
 }
 
 /* Element (row, k) of a tile whose rows have the k of a product. */
 static uint16_t of_rows(const struct tile *t, uint32_t row, uint32_t k) {
-    return element(t, row / 8 * t->stride + row % 8 * ROW_BYTES + k * 2);
+    return element(t, row / 8 * t->stride + row % 8 * PLSIM_ROW + k * 2);
 }
 
 /* Element (column, k) of one whose rows are the k, 64 columns in each. */
 static uint16_t of_columns(const struct tile *t, uint32_t column, uint32_t k) {
     return element(t, column / 64 * t->leading + column % 64 * 2 + k / 8 * t->stride +
-                          k % 8 * ROW_BYTES);
+                          k % 8 * PLSIM_ROW);
 }
 
 /* ---- products ---- */
@@ -108,6 +78,7 @@ struct product {
     uint32_t columns, a[4];
     bool has_a, adds, is_bf16;
     uint64_t a_tile, b_tile;
+    uint64_t loads; /* before it began */
 };
 
 /* The products of a thread that were not waited for. */
@@ -123,7 +94,7 @@ static struct queue {
 } queues[PLSIM_MAX_THREADS];
 
 void plsim_hopper_forget(uint32_t threads) {
-    block++;
+    plsim_units_forget(threads);
     for (uint32_t i = 0; i < threads; i++) {
         queues[i].n = queues[i].committed = queues[i].n_sums = 0;
         queues[i].fenced = false;
@@ -165,6 +136,7 @@ static void read_b(const struct product *x, float b[K][MOST_COLUMNS]) {
 static void multiply(void *const queue_of[WARP], uint32_t i, uint32_t warp) {
     static float a[ROWS][K], b[K][MOST_COLUMNS], c[ROWS][MOST_COLUMNS];
     const struct product *first = &((const struct queue *)queue_of[0])->products[i];
+    reader.loads = first->loads;
     read_a(queue_of, i, warp, a);
     read_b(first, b);
     for (int store = 0; store < 2; store++) {
@@ -185,6 +157,17 @@ static void multiply(void *const queue_of[WARP], uint32_t i, uint32_t warp) {
     }
 }
 
+static void begin_reading(uint32_t warp) {
+    reader.warp = warp;
+    for (uint32_t b = 0; b < PLSIM_MOST_BARRIERS; b++) {
+        reader.seen[b] = UINT32_MAX;
+        for (uint32_t lane = 0; lane < WARP; lane++) {
+            const uint32_t seen = plsim_phases_seen(warp * WARP + lane, b);
+            if (reader.seen[b] > seen) reader.seen[b] = seen;
+        }
+    }
+}
+
 /* Registers that are waited for have their sums again. */
 static void run_all(void *const queue_of[WARP], uint32_t lanes) {
     if (lanes != UINT32_MAX) plsim_die("wgmma with lanes %08x only", lanes);
@@ -197,6 +180,7 @@ static void run_all(void *const queue_of[WARP], uint32_t lanes) {
         for (uint32_t i = 0; i < q->n_sums; i++)
             memcpy(q->sums[i].c, q->sums[i].held, q->sums[i].n * sizeof(float));
     }
+    begin_reading(warp);
     for (uint32_t i = 0; i < first->n; i++)
         multiply(queue_of, i, warp);
     for (uint32_t lane = 0; lane < WARP; lane++) {
@@ -235,7 +219,8 @@ void pl_sim_wgmma(float *c, uint32_t columns, const uint32_t *a, uint64_t a_tile
                           .adds = adds,
                           .is_bf16 = is_bf16,
                           .a_tile = a_tile,
-                          .b_tile = b_tile};
+                          .b_tile = b_tile,
+                          .loads = plsim_loads()};
     if (a) memcpy(x->a, a, sizeof x->a);
 }
 

@@ -617,24 +617,24 @@ struct picked {
     const struct pl_attention_instance *dkv, *dv, *dk, *dq;
 };
 
-/* False: tensor cores do not take it. */
-static bool pick_tensor(struct pl_device *dev, const struct pl_call *c,
-                        const struct pl_attention *a, struct picked *out) {
+/* True if tensor cores take the call. */
+static bool tensor_takes(struct pl_device *dev, const struct pl_call *c,
+                         const struct pl_attention *a) {
     const struct pl_view *in = c->in;
     const enum pl_dtype t = in[0].dtype;
+    return passes_of(t) && pl_cuda_multiplies(dev, t) && a->dim % 8 == 0 &&
+           pl_tensor_reads(&in[0], t) && pl_tensor_reads(&in[1], t) && pl_tensor_reads(&in[2], t) &&
+           pl_tensor_reads(&in[5], t) && pl_tensor_writes(&c->out[0]) &&
+           pl_tensor_writes(&c->out[1]) && pl_tensor_writes(&c->out[2]);
+}
+
+/* False: no instance has room for the head size. */
+static bool pick_tensor(struct pl_device *dev, enum pl_dtype t, uint32_t dim, struct picked *out) {
     const struct tensor_passes *of = passes_of(t);
-    if (!of || !pl_cuda_multiplies(dev, t) || a->dim % 8 || !pl_tensor_reads(&in[0], t) ||
-        !pl_tensor_reads(&in[1], t) || !pl_tensor_reads(&in[2], t) || !pl_tensor_reads(&in[5], t) ||
-        !pl_tensor_writes(&c->out[0]) || !pl_tensor_writes(&c->out[1]) ||
-        !pl_tensor_writes(&c->out[2]))
-        return false;
-#ifdef PL_HOPPER
-    if (pick_hopper(dev, t, a->dim, &out->dkv, &out->dq)) return true;
-#endif
-    out->dkv = pl_attention_pick(dev, of->dkv, a->dim);
-    out->dv = pl_attention_pick(dev, of->dv, a->dim);
-    out->dk = pl_attention_pick(dev, of->dk, a->dim);
-    out->dq = pl_attention_pick(dev, of->dq, a->dim);
+    out->dkv = pl_attention_pick(dev, of->dkv, dim);
+    out->dv = pl_attention_pick(dev, of->dv, dim);
+    out->dk = pl_attention_pick(dev, of->dk, dim);
+    out->dq = pl_attention_pick(dev, of->dq, dim);
     return (out->dkv || (out->dv && out->dk)) && out->dq;
 }
 
@@ -648,6 +648,22 @@ static pl_err run_picked(struct pl_device *dev, const struct pl_attention *a,
         PL_TRY(pl_attention_launch(dev, a, p->dk, slots));
     }
     return pl_attention_launch(dev, a, p->dq, a->heads);
+}
+
+/* Runs the passes over keys and over queries. */
+static pl_err run_passes(struct pl_device *dev, const struct pl_call *c,
+                         const struct pl_attention *a) {
+    const bool is_tensor = tensor_takes(dev, c, a);
+    struct picked p = {};
+#ifdef PL_HOPPER
+    struct hopper_passes hopper = {};
+    if (is_tensor && pick_hopper(dev, c, a, &hopper)) return run_hopper(dev, a, &hopper);
+#endif
+    if (!is_tensor || !pick_tensor(dev, c->in[0].dtype, a->dim, &p)) {
+        p.dkv = pl_attention_pick(dev, dkv_plain, a->dim);
+        p.dq = pl_attention_pick(dev, dq_plain, a->dim);
+    }
+    return run_picked(dev, a, &p);
 }
 
 /* True if every view is a float matrix of the rows of the first. */
@@ -676,12 +692,7 @@ extern "C" pl_err pl_cuda_attention_bwd(struct pl_device *dev, const struct pl_c
     a.stats = (float2 *)in[7].p;
     if (!divide_group(&a, c->attr, &in[7])) return PL_ERR_PLAN_BROKEN;
     PL_TRY(run_stats(dev, &a, o, go));
-    struct picked p = {};
-    if (!pick_tensor(dev, c, &a, &p)) {
-        p.dkv = pl_attention_pick(dev, dkv_plain, a.dim);
-        p.dq = pl_attention_pick(dev, dq_plain, a.dim);
-    }
-    PL_TRY(run_picked(dev, &a, &p));
+    PL_TRY(run_passes(dev, c, &a));
     return c->attr->key_parts ? run_add_parts(dev, &a, &out[1], &out[2]) : PL_ERR_OK;
 }
 

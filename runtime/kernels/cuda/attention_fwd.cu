@@ -419,21 +419,25 @@ pick_for_two(struct pl_device *dev, const struct pl_attention_instance *instance
     return of->dim == first->dim ? of : first;
 }
 
-/* Returns NULL where tensor cores do not take the call. */
-static const struct pl_attention_instance *
-pick_tensor(struct pl_device *dev, const struct pl_call *c, const struct pl_attention *a) {
+/* True if tensor cores take the call. */
+static bool tensor_takes(struct pl_device *dev, const struct pl_call *c,
+                         const struct pl_attention *a) {
     const enum pl_dtype t = c->in[PL_ATTENTION_Q].dtype;
-    const struct pl_attention_instance *instances = instances_of(t, a->context != 0);
-    const bool takes =
-        instances && pl_cuda_multiplies(dev, t) && a->dim % 8 == 0 &&
-        pl_tensor_reads(&c->in[PL_ATTENTION_Q], t) && pl_tensor_reads(&c->in[PL_ATTENTION_K], t) &&
-        pl_tensor_reads(&c->in[PL_ATTENTION_V], t) && pl_tensor_writes(&c->out[PL_ATTENTION_OUT_O]);
-#ifdef PL_HOPPER
-    const struct pl_attention_instance *hopper =
-        takes && !a->context ? pick_hopper(dev, t, a->dim) : NULL;
-    if (hopper) return hopper;
-#endif
-    return takes ? pick_for_two(dev, instances, a->dim) : NULL;
+    return instances_of(t, a->context != 0) && pl_cuda_multiplies(dev, t) && a->dim % 8 == 0 &&
+           pl_tensor_reads(&c->in[PL_ATTENTION_Q], t) &&
+           pl_tensor_reads(&c->in[PL_ATTENTION_K], t) &&
+           pl_tensor_reads(&c->in[PL_ATTENTION_V], t) &&
+           pl_tensor_writes(&c->out[PL_ATTENTION_OUT_O]);
+}
+
+/* Launches the kernel for the call, of those that every GPU has. */
+static pl_err launch_picked(struct pl_device *dev, const struct pl_call *c,
+                            const struct pl_attention *a, bool is_tensor) {
+    const struct pl_attention_instance *of = NULL;
+    if (is_tensor)
+        of = pick_for_two(dev, instances_of(c->in[PL_ATTENTION_Q].dtype, a->context != 0), a->dim);
+    if (!of) of = pl_attention_pick(dev, a->context ? cached_plain : plain, a->dim);
+    return pl_attention_launch(dev, a, of, a->heads);
 }
 
 static pl_err launch(struct pl_device *dev, const struct pl_call *c, const struct pl_view *sinks,
@@ -442,9 +446,14 @@ static pl_err launch(struct pl_device *dev, const struct pl_call *c, const struc
     a->sinks = pl_mat_of<pl_either>(*sinks);
     if (!a->n_tokens || !a->n_seqs) return PL_ERR_OK;
     a->o = pl_mat_of<pl_either>(c->out[PL_ATTENTION_OUT_O]);
-    const struct pl_attention_instance *of = pick_tensor(dev, c, a);
-    if (!of) of = pl_attention_pick(dev, a->context ? cached_plain : plain, a->dim);
-    return pl_attention_launch(dev, a, of, a->heads);
+    const bool is_tensor = tensor_takes(dev, c, a);
+#ifdef PL_HOPPER
+    struct pl_attention_maps maps = {};
+    const struct pl_hopper_instance *hopper =
+        is_tensor && !a->context ? pick_hopper(dev, c, a, &maps) : NULL;
+    if (hopper) return pl_hopper_launch(dev, a, &maps, hopper, a->heads);
+#endif
+    return launch_picked(dev, c, a, is_tensor);
 }
 
 /* in: q[N,H*D] k[N,G*D] v[N,G*D] offsets[B+1]i32 ws? sinks[H]?; out: o[N,H*D] lse[N,H]f32. */

@@ -1,14 +1,23 @@
-/* hopper.cuh - the matrix instructions of sm_90a, one function each.
+/* hopper.cuh - the matrix instructions of sm_90a, and the loads of their operands, one function
+ * each.
  *
  * nvcc sees inline PTX (PTX ISA 8.0, sections "wgmma.mma_async", "Matrix-Descriptor", "Strides and
- * swizzling", "fence.proxy.async"); the emulation defines the pl_sim_* twins declared at the end.
+ * swizzling", "fence.proxy.async", "mbarrier", "cp.async.bulk.tensor"); the emulation defines the
+ * pl_sim_* twins declared below.
  *   W1  a product is a collective of a warpgroup, four warps whose first has a number that is a
  *       multiple of 4: warp w of them has rows [16 w, 16 w + 16) of the 64
  *   W2  its operands in shared memory are tiles of 64 columns of 16 bits: rows of 128 bytes from an
  *       address that is a multiple of 1024, in which unit u of 16 bytes of row r lies at u ^ r % 8
- *   W3  what a thread wrote to shared memory, or copied there, is read by a product after the
- *       thread's pl_ptx_proxy_fence and the barrier that follows
+ *   W3  what a thread wrote to shared memory is read by a product after the thread's
+ *       pl_ptx_proxy_fence and the __syncthreads that follows
  *   W4  the registers of a product belong to it from pl_ptx_wgmma_fence to pl_ptx_wgmma_wait
+ *   W5  one thread makes a barrier (pl_barrier), and others use it after that thread's
+ *       pl_ptx_proxy_fence and the __syncthreads that follows
+ *   W6  one thread loads a box of a tensor (CUtensorMap) to shared memory, where no product reads
+ *       any more, and says to the barrier of the load how many bytes come. The bytes are there for
+ *       the threads that waited for this phase of the barrier, and for all after a __syncthreads
+ *   W7  a box is 64 columns of 16 bits of the rows of one head, and is stored as a tile (W2); what
+ *       lies outside the tensor is zeros, and counts as bytes that come
  * Fragments: those of mma m16n8k16 (ptx.cuh), of the 16 rows of a warp; c[n] has columns [8 n,
  * 8 n + 8). */
 #ifndef PL_RUNTIME_KERNELS_CUDA_HOPPER_CUH
@@ -16,7 +25,14 @@
 
 #include "runtime/kernels/cuda/ptx.cuh"
 
+#include <cudaTypedefs.h>
+
 enum { PL_WARPGROUP = 128, PL_PANEL_COLS = 64, PL_PANEL_ALIGN = 1024 };
+
+/* An mbarrier. Its phases are numbered from 0, and a wait names one by the parity of its number. */
+struct pl_barrier {
+    uint64_t state;
+};
 
 #ifndef __CUDACC__
 extern "C" {
@@ -27,6 +43,12 @@ void pl_sim_wgmma_fence(void);
 void pl_sim_wgmma_commit(void);
 void pl_sim_wgmma_wait(void);
 void pl_sim_proxy_fence(void);
+void pl_sim_clear(void *p);
+void pl_sim_barrier_make(struct pl_barrier *b, uint32_t arrivals);
+void pl_sim_barrier_expect(struct pl_barrier *b, uint32_t bytes);
+void pl_sim_barrier_wait(struct pl_barrier *b, uint32_t parity);
+void pl_sim_load_box(void *dst, const CUtensorMap *map, uint32_t col, uint32_t head, uint32_t row,
+                     struct pl_barrier *b);
 }
 static inline uint32_t pl_ptx_shared_address(const void *p) {
     return pl_sim_shared_address(p);
@@ -36,13 +58,6 @@ static inline uint32_t pl_ptx_shared_address(const void *p) {
 /* Returns the first place of a tile (W2) from p on. */
 static __device__ __forceinline__ uint16_t *pl_panel_align(uint16_t *p) {
     return p + (0u - pl_ptx_shared_address(p)) % PL_PANEL_ALIGN / sizeof *p;
-}
-
-/* The place of unit `unit` of 8 elements of row `row` in a tile of `rows` rows and any number of
- * panels of 64 columns, one after the other. */
-static __device__ __forceinline__ uint32_t pl_panel_at(uint32_t rows, uint32_t row, uint32_t unit) {
-    const uint32_t panel = unit / 8;
-    return (panel * rows + row) * PL_PANEL_COLS + (unit % 8 ^ row % 8) * 8;
 }
 
 /* Describes a tile with rows of 128 bytes, swizzled by these. Its groups of eight rows follow each
@@ -131,6 +146,49 @@ static __device__ __forceinline__ void pl_ptx_proxy_fence(void) {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+/* Writes zeros to 16 bytes of shared memory that products read (W3). */
+static __device__ __forceinline__ void pl_ptx_clear_16(void *p) {
+    *(uint4 *)p = make_uint4(0, 0, 0, 0);
+}
+
+/* Makes a barrier whose phases end after so many arrivals and the bytes that were expected. */
+static __device__ __forceinline__ void pl_ptx_barrier_make(struct pl_barrier *b,
+                                                           uint32_t arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(pl_ptx_shared_address(b)),
+                 "r"(arrivals)
+                 : "memory");
+}
+/* Arrives, and has the phase last until so many bytes more have come. */
+static __device__ __forceinline__ void pl_ptx_barrier_expect(struct pl_barrier *b, uint32_t bytes) {
+    asm volatile(
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(pl_ptx_shared_address(b)),
+        "r"(bytes)
+        : "memory");
+}
+/* Waits for the end of the phase of this parity, which is the current one or the one before it. The
+ * lanes of a warp leave the loop together, as products want them. */
+static __device__ __forceinline__ void pl_ptx_barrier_wait(struct pl_barrier *b, uint32_t parity) {
+    uint32_t ended;
+    do
+        asm volatile("{\n.reg .pred p;\n"
+                     "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                     "selp.b32 %0, 1, 0, p;\n}\n"
+                     : "=r"(ended)
+                     : "r"(pl_ptx_shared_address(b)), "r"(parity)
+                     : "memory");
+    while (!ended);
+    __syncwarp();
+}
+/* Starts to load the box (W7) at this column of a head and this row. */
+static __device__ __forceinline__ void pl_ptx_load_box(void *dst, const CUtensorMap *map,
+                                                       uint32_t col, uint32_t head, uint32_t row,
+                                                       struct pl_barrier *b) {
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(pl_ptx_shared_address(dst)),
+                 "l"(map), "r"(col), "r"(head), "r"(row), "r"(pl_ptx_shared_address(b))
+                 : "memory");
+}
+
 #endif
 
 #else
@@ -156,6 +214,23 @@ static inline void pl_ptx_wgmma_wait(void) {
 }
 static inline void pl_ptx_proxy_fence(void) {
     pl_sim_proxy_fence();
+}
+static inline void pl_ptx_clear_16(void *p) {
+    pl_sim_clear(p);
+}
+static inline void pl_ptx_barrier_make(struct pl_barrier *b, uint32_t arrivals) {
+    pl_sim_barrier_make(b, arrivals);
+}
+static inline void pl_ptx_barrier_expect(struct pl_barrier *b, uint32_t bytes) {
+    pl_sim_barrier_expect(b, bytes);
+}
+static inline void pl_ptx_barrier_wait(struct pl_barrier *b, uint32_t parity) {
+    pl_sim_barrier_wait(b, parity);
+    __syncwarp();
+}
+static inline void pl_ptx_load_box(void *dst, const CUtensorMap *map, uint32_t col, uint32_t head,
+                                   uint32_t row, struct pl_barrier *b) {
+    pl_sim_load_box(dst, map, col, head, row, b);
 }
 
 #endif

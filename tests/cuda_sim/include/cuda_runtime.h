@@ -176,6 +176,13 @@ enum {
     cudaDeviceScheduleBlockingSync = 4
 };
 
+enum cudaDriverEntryPointQueryResult {
+    cudaDriverEntryPointSuccess,
+    cudaDriverEntryPointSymbolNotFound,
+    cudaDriverEntryPointVersionNotSufficent
+};
+enum { cudaEnableDefault = 0 };
+
 typedef struct CUstream_st *cudaStream_t;
 typedef struct CUevent_st *cudaEvent_t;
 typedef struct CUgraph_st *cudaGraph_t;
@@ -211,6 +218,9 @@ cudaError_t cudaPeekAtLastError(void);
 
 cudaError_t cudaDriverGetVersion(int *out);
 cudaError_t cudaRuntimeGetVersion(int *out);
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version,
+                                             unsigned long long flags,
+                                             enum cudaDriverEntryPointQueryResult *found);
 cudaError_t cudaGetDeviceCount(int *out);
 cudaError_t cudaGetDevice(int *out);
 cudaError_t cudaSetDevice(int device);
