@@ -9,7 +9,8 @@
  * Needs: batch.h, durable.h, manifest.h.  Private to the room.
  *   F1  a value belongs to the content of a sample, whatever row, epoch or order it stands in
  *   F2  the file is a magic number, then the rows by ascending key: a key and a value each
- *   F3  nothing of the file is used before its digest was checked, and the order of its rows
+ *   F3  a file of which a bit has changed ends the start of the run that resumes: its digest is
+ *       compared before its values are read, and its rows stand in their order
  * Use: struct pl_reference t = {0}; pl_reference_load(&t, checkpoint, &d);
  *      pl_reference_put(&t, key, value, &d); ... pl_reference_get(&t, key, &value);
  *      pl_reference_save(&t, &outbox, &d); pl_reference_finish(&t); */
