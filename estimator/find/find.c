@@ -48,15 +48,6 @@ static pl_err no_tokenizer(const struct pl_job *job, struct pl_diag *d) {
     return PL_ERR_TOKENIZER_FILE;
 }
 
-/* The directory of a path, in place: there is room for the shortest of them. */
-static void keep_directory(char *path) {
-    char *slash = strrchr(path, '/');
-    if (slash)
-        slash[1] = 0;
-    else
-        memcpy(path, ".", 2);
-}
-
 pl_err pl_find_tokenizer(const struct pl_job *job, char **out, struct pl_diag *d) {
     const char *model = job->model ? job->model : job->model_config, *own = job->tokenizer;
     struct pl_model_ref ref;
@@ -70,7 +61,13 @@ pl_err pl_find_tokenizer(const struct pl_job *job, char **out, struct pl_diag *d
     }
     *out = ref.config;
     ref.config = NULL;
-    if (!pl_gguf_is(*out)) keep_directory(*out);
+    if (!pl_gguf_is(*out)) { /* its directory, in place: there is room for the shortest of them */
+        char *slash = strrchr(*out, '/');
+        if (slash)
+            slash[1] = 0;
+        else
+            memcpy(*out, ".", 2);
+    }
     pl_model_ref_finish(&ref);
     return PL_ERR_OK;
 }

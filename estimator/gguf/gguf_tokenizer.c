@@ -175,15 +175,6 @@ static pl_err read_tokens(struct reader *r) {
     return r->kind == KIND_GEMMA ? respell_blanks(r) : PL_ERR_OK;
 }
 
-/* llama.cpp adds the first token to SentencePiece's vocabularies unless the file says otherwise. */
-static void read_flags(struct reader *r) {
-    r->adds_bos = r->kind != KIND_BYTES;
-    r->prefix = true;
-    (void)pl_gguf_bool(find_key(r, "tokenizer.ggml.add_bos_token"), &r->adds_bos);
-    (void)pl_gguf_bool(find_key(r, "tokenizer.ggml.add_eos_token"), &r->adds_eos);
-    (void)pl_gguf_bool(find_key(r, "tokenizer.ggml.add_space_prefix"), &r->prefix);
-}
-
 /* NULL: the file names none, or one that is no token. */
 static const struct pl_gguf_string *named(const struct reader *r, const char *key, uint64_t *id) {
     return pl_gguf_uint(find_key(r, key), id) && *id < r->n ? &r->tokens[*id] : NULL;
@@ -443,7 +434,12 @@ static pl_err write_text(const char *file, pl_err (*write)(struct reader *r), st
     PL_TRY(pl_gguf_open(&g, file, d));
     pl_err err = read_kind(&r);
     if (err == PL_ERR_OK) err = read_tokens(&r);
-    read_flags(&r);
+    /* llama.cpp adds the first token to SentencePiece's vocabularies unless the file says no. */
+    r.adds_bos = r.kind != KIND_BYTES;
+    r.prefix = true;
+    (void)pl_gguf_bool(find_key(&r, "tokenizer.ggml.add_bos_token"), &r.adds_bos);
+    (void)pl_gguf_bool(find_key(&r, "tokenizer.ggml.add_eos_token"), &r.adds_eos);
+    (void)pl_gguf_bool(find_key(&r, "tokenizer.ggml.add_space_prefix"), &r.prefix);
     if (err == PL_ERR_OK) err = write(&r);
     if (err == PL_ERR_OK && out->failed) err = pl_host_oom(d, file);
     free(r.tokens);

@@ -574,15 +574,13 @@ static const struct {
     {"vit", ENCODER},
 };
 
-static bool type_matches(const char *pattern, const char *type) {
-    size_t n = strlen(pattern);
-    return pattern[n - 1] == '*' ? strncmp(pattern, type, n - 1) == 0 : strcmp(pattern, type) == 0;
-}
-
 static pl_err refuse_type(const struct pl_hf *h, const char *type) {
     const char *names[PL_FAMILY_COUNT];
     for (size_t i = 0; i < sizeof known_others / sizeof *known_others; i++) {
-        if (type_matches(known_others[i].type, type))
+        const char *pattern = known_others[i].type;
+        const size_t n = strlen(pattern);
+        const bool begins = pattern[n - 1] == '*' && strncmp(pattern, type, n - 1) == 0;
+        if (begins || strcmp(pattern, type) == 0)
             return pl_hf_refuse(h, "model_type", PL_ERR_MODEL_UNSUPPORTED, "%s",
                                 known_others[i].why);
     }

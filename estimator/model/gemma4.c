@@ -143,14 +143,6 @@ static pl_err read_layer_input(const struct pl_hf *h, struct pl_model *m) {
                         (unsigned long long)m->layer_input_vocab);
 }
 
-/* "vision" is of images alone. */
-static pl_err check_directions(const struct pl_hf *h) {
-    const char *key = "use_bidirectional_attention";
-    const char *name = json_string_value(json_object_get(h->object, key));
-    if (name && strcmp(name, "vision") == 0) return PL_ERR_OK;
-    return pl_hf_refuse_setting(h, key, "only decoders are trained here");
-}
-
 pl_err pl_gemma4_facts(const struct pl_hf *h, struct pl_model *m) {
     bool keys_are_values = false;
     m->qk_norm = true;
@@ -158,7 +150,11 @@ pl_err pl_gemma4_facts(const struct pl_hf *h, struct pl_model *m) {
     m->embed_scale = sqrt((double)m->hidden);
     PL_TRY(pl_hf_refuse_setting(h, "enable_moe_block",
                                 "experts next to a dense MLP are not computed here"));
-    PL_TRY(check_directions(h));
+    const char *directions =
+        json_string_value(json_object_get(h->object, "use_bidirectional_attention"));
+    if (!directions || strcmp(directions, "vision") != 0) /* that is of images alone */
+        PL_TRY(pl_hf_refuse_setting(h, "use_bidirectional_attention",
+                                    "only decoders are trained here"));
     PL_TRY(pl_hf_bool_or(h, "attention_k_eq_v", &keys_are_values));
     if (pl_hf_given(h, "final_logit_softcapping"))
         PL_TRY(pl_hf_real(h, "final_logit_softcapping", 1e-3, 1e6, &m->softcap));

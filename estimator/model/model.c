@@ -212,13 +212,6 @@ static pl_err read_dtype(const struct pl_hf *h, struct pl_model *m) {
     return PL_ERR_OK;
 }
 
-static void note_kinds(struct pl_model *m) {
-    for (uint64_t i = m->layers; i-- > 0;) {
-        m->kinds |= 1u << m->layer[i].kind;
-        m->first_of_kind[m->layer[i].kind] = (uint32_t)i;
-    }
-}
-
 static pl_err read_object(const struct pl_hf *h, struct pl_model *m) {
     PL_TRY(pl_family_find(h, &m->family));
     const struct pl_family_row *f = pl_family_get(m->family);
@@ -237,7 +230,10 @@ static pl_err read_object(const struct pl_hf *h, struct pl_model *m) {
                                         .head_dim = (uint32_t)m->head_dim,
                                         .ffn = (uint32_t)m->ffn};
     PL_TRY(f->facts(h, m));
-    note_kinds(m);
+    for (uint64_t i = m->layers; i-- > 0;) {
+        m->kinds |= 1u << m->layer[i].kind;
+        m->first_of_kind[m->layer[i].kind] = (uint32_t)i;
+    }
     return pl_model_read_rope(h, f, m);
 }
 

@@ -234,11 +234,6 @@ static pl_err name_matches(struct finder *f, enum pl_target_field field,
     return PL_ERR_OK;
 }
 
-static bool is_bias(const struct pl_param_row *row) {
-    const char *end = strrchr(row->suffix, '.');
-    return end && strcmp(end, ".bias") == 0;
-}
-
 /* PEFT refuses what it cannot adapt; skipping it here would train something else. */
 static pl_err check_adaptable(struct finder *f, uint32_t row, uint64_t layer) {
     char path[128];
@@ -267,7 +262,8 @@ static pl_err mark_name(struct finder *f, enum pl_target_field field,
     *found = false;
     for (uint32_t r = 0; r < f->n_rows; r++) {
         enum fit fit = FIT_NONE;
-        if (is_bias(&f->rows[r])) continue;
+        const char *end = strrchr(f->rows[r].suffix, '.');
+        if (end && strcmp(end, ".bias") == 0) continue;
         for (uint64_t l = 0; l < (f->rows[r].per_layer ? f->m->layers : 1); l++) {
             if (l == 0 || by_path) PL_TRY(name_matches(f, field, names, item, r, l, &fit));
             if (fit == FIT_NONE) continue;
