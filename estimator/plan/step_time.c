@@ -103,14 +103,6 @@ static uint32_t cell_at(const struct cells *c, uint64_t offset) {
     return low;
 }
 
-static struct span span_of(const struct pl_plan *plan, const struct cells *c, uint32_t id) {
-    const struct pl_tensor *t = &plan->program->tensors[id];
-    const uint32_t own = 2 * plan->program->n_tensors + id;
-    if (!is_shared(t)) return (struct span){own, own + 1};
-    const uint64_t offset = plan->places[id].offset;
-    return (struct span){cell_at(c, offset), cell_at(c, offset + t->bytes)};
-}
-
 /* --- two timelines --------------------------------------------------------------------------- */
 
 enum lane { MACHINE, ASIDE, N_LANES };
@@ -170,8 +162,14 @@ static pl_err make_spans(struct timelines *t, struct pl_diag *d) {
     const uint32_t n = t->plan->program->n_tensors;
     t->spans = pl_calloc((size_t)n + 1, sizeof *t->spans);
     if (!t->spans) return pl_host_oom(d, "the time of a step");
-    for (uint32_t i = 0; i < n; i++)
-        t->spans[i] = span_of(t->plan, &t->cells, i);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct pl_tensor *tensor = &t->plan->program->tensors[i];
+        const uint64_t offset = t->plan->places[i].offset;
+        t->spans[i] = (struct span){2 * n + i, 2 * n + i + 1}; /* of its own */
+        if (is_shared(tensor))
+            t->spans[i] = (struct span){cell_at(&t->cells, offset),
+                                        cell_at(&t->cells, offset + tensor->bytes)};
+    }
     return PL_ERR_OK;
 }
 

@@ -219,14 +219,6 @@ double pl_op_flops(const struct pl_program *p, const struct pl_op *op, const str
     return arithmetic[op->kind].factor * size * arithmetic[op->kind].rule(p, op, load);
 }
 
-/* The rows of several matrices, between which there may be others. */
-static double rows_unpacked(const struct pl_program *p, const struct pl_op *op,
-                            const struct pl_load *load) {
-    const double more = op->attr.matrices > 1 ? (double)op->attr.matrices - 1 : 0;
-    const double last = more * (double)op->attr.matrix_stride; /* where it begins */
-    return (more + 1) * (rows_of(p, &op->out[PL_DEQUANT4_OUT_W], load) - last);
-}
-
 /* Codes and scales count for the elements that are written. */
 static double dequant4_bytes(const struct pl_program *p, const struct pl_op *op,
                              const struct pl_load *load) {
@@ -236,7 +228,10 @@ static double dequant4_bytes(const struct pl_program *p, const struct pl_op *op,
     const double f32 = (double)pl_dtype_bytes(PL_DTYPE_F32);
     double scales = nested ? 1.0 / PL_QUANT_BLOCK + f32 / PL_QUANT_GROUP : f32 / PL_QUANT_BLOCK;
     if (!pl_quant_has_absmax(op->attr.quant)) scales = 1.0 / PL_QUANT_MX;
-    return rows_unpacked(p, op, load) * cols_of(p, w) * (0.5 + scales + type);
+    /* The rows of several matrices, between which there may be others. */
+    const double more = op->attr.matrices > 1 ? (double)op->attr.matrices - 1 : 0;
+    const double last = more * (double)op->attr.matrix_stride; /* where it begins */
+    return (more + 1) * (rows_of(p, w, load) - last) * cols_of(p, w) * (0.5 + scales + type);
 }
 
 static double moved_bytes(const struct pl_program *p, const struct pl_op *op,

@@ -128,17 +128,14 @@ static pl_err check_head(const struct pl_job *job, const struct pl_model *m, str
     return PL_ERR_CONFIG_CONFLICT;
 }
 
-static bool is_embedding(const char *name) {
-    const char *end = strrchr(name, '.');
-    return strcmp(end ? end + 1 : name, "embed_tokens") == 0;
-}
-
 bool pl_job_trains_embedding(const struct pl_job *job) {
     bool whole = false;
     if (job->inference) return false;
     if (!pl_mode_adapts(job->mode)) return job->mode == PL_MODE_FULL && !job->freeze_layers;
-    for (uint32_t i = 0; i < job->lora_modules_to_save.n; i++)
-        whole = whole || is_embedding(job->lora_modules_to_save.items[i]);
+    for (uint32_t i = 0; i < job->lora_modules_to_save.n; i++) {
+        const char *name = job->lora_modules_to_save.items[i], *end = strrchr(name, '.');
+        whole = whole || strcmp(end ? end + 1 : name, "embed_tokens") == 0;
+    }
     return whole;
 }
 
