@@ -190,14 +190,13 @@ static const struct {
     {"hf_use_auth_token", {PL_TRAINER_INERT, NOT_SENT}},
 };
 
-static bool is_named(const char *row, const char *name) {
-    const size_t n = strlen(row);
-    return n && row[n - 1] == '*' ? strncmp(row, name, n - 1) == 0 : strcmp(row, name) == 0;
-}
-
 const struct pl_trainer_key *pl_trainer_key(const char *name) {
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (is_named(keys[i].name, name)) return &keys[i].is;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const char *row = keys[i].name;
+        const size_t n = strlen(row);
+        const bool begins = n && row[n - 1] == '*' && strncmp(row, name, n - 1) == 0;
+        if (begins || strcmp(row, name) == 0) return &keys[i].is;
+    }
     return NULL;
 }
 

@@ -255,12 +255,6 @@ void pl_import_note_entry(struct pl_import *im, enum pl_import_fate fate, const 
 
 /* ---- values of the job ---- */
 
-/* A failure of an assignment begins with the assignment, which the note shows anyway. */
-static const char *without_assignment(const char *message) {
-    const char *colon = strstr(message, "`: ");
-    return colon ? colon + 3 : message;
-}
-
 static bool assign(struct pl_import *im, enum pl_key_id key, const char *value, struct pl_diag *d) {
     uint32_t n;
     struct pl_text quoted = {0};
@@ -285,10 +279,12 @@ bool pl_import_set(struct pl_import *im, enum pl_key_id key, const char *value,
                    const struct pl_taken *t, const char *why) {
     struct pl_diag d = {0};
     if (!assign(im, key, value, &d)) {
+        /* The message begins with the assignment, which the note shows anyway. */
+        const char *why_not = strstr(d.message, "`: ");
         if (d.err == PL_ERR_HOST_OOM)
             im->err = pl_host_oom(im->d, "the job");
         else
-            pl_import_miss(im, t, "%s", without_assignment(d.message));
+            pl_import_miss(im, t, "%s", why_not ? why_not + 3 : d.message);
         return false;
     }
     const enum pl_import_fate fate = t ? PL_IMPORT_MAPPED : PL_IMPORT_DEFAULT;

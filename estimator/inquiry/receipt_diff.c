@@ -67,14 +67,6 @@ static void add_lines(struct pl_receipt_diff *x, const json_t *ledger, bool afte
 static const char *const outside[] = {"context", "comm"};
 #define N_OUTSIDE (sizeof outside / sizeof *outside)
 
-static void add_outside(struct pl_receipt_diff *x) {
-    for (size_t i = 0; i < N_OUTSIDE; i++) {
-        struct pl_receipt_row *r = row_of(x, "device", outside[i]);
-        r->before += bytes_of(planned(x->before, "bytes"), outside[i]);
-        r->after += bytes_of(planned(x->after, "bytes"), outside[i]);
-    }
-}
-
 static pl_err make_rows(struct pl_receipt_diff *x, struct pl_diag *d) {
     static const char *const ledgers[] = {"ledger", "host_ledger"};
     const json_t *both[2] = {x->before, x->after};
@@ -87,7 +79,11 @@ static pl_err make_rows(struct pl_receipt_diff *x, struct pl_diag *d) {
     for (int l = 0; l < 2; l++) {
         for (int i = 0; i < 2; i++)
             add_lines(x, planned(both[i], ledgers[l]), i == 1);
-        if (l == 0) add_outside(x);
+        for (size_t i = 0; i < N_OUTSIDE && l == 0; i++) {
+            struct pl_receipt_row *r = row_of(x, "device", outside[i]);
+            r->before += bytes_of(planned(x->before, "bytes"), outside[i]);
+            r->after += bytes_of(planned(x->after, "bytes"), outside[i]);
+        }
     }
     size_t kept = 0; /* those that differ */
     for (size_t i = 0; i < x->n_rows; i++)
