@@ -114,13 +114,6 @@ static pl_err judge_given(const struct pl_question *q, struct pl_trials *t, stru
     return PL_ERR_OK;
 }
 
-/* True if times have to decide: a level is open, and a step does not clip. With a batch that is
- * open the samples of a step might become others. */
-static bool are_comparable(const struct pl_question *q) {
-    return pl_question_level(q) == PL_RECOMPUTE_AUTO && q->job->max_grad_norm <= 0 &&
-           q->job->batch_size != PL_AUTO;
-}
-
 /* Lets gradients go where the rest of the choices then make a step faster. with: as it is open. */
 static pl_err prefer_faster(struct pl_question *q, struct pl_question *with, uint32_t limit,
                             struct pl_trials *t, bool *faster, struct pl_diag *d) {
@@ -144,7 +137,11 @@ static pl_err prefer_faster(struct pl_question *q, struct pl_question *with, uin
 static pl_err decide_letting_go(struct pl_question *q, uint32_t limit, struct pl_trials *t,
                                 bool *faster, struct pl_diag *d) {
     struct pl_question with = *q;
-    const bool others = pl_autolevel_is_open(q), compare = are_comparable(q);
+    const bool others = pl_autolevel_is_open(q);
+    /* Times have to decide where a level is open, and a step does not clip. With a batch that is
+     * open the samples of a step might become others. */
+    const bool compare = pl_question_level(q) == PL_RECOMPUTE_AUTO && q->job->max_grad_norm <= 0 &&
+                         q->job->batch_size != PL_AUTO;
     const bool may = q->job->optimizer_in_backward == PL_TRI_AUTO && pl_question_may_let_go(q);
     with.decided.optimizer_in_backward = PL_TRI_TRUE;
     q->decided.optimizer_in_backward = PL_TRI_FALSE;
