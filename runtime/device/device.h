@@ -112,8 +112,8 @@ struct pl_back_end {
  * of sizes after padding (runtime/data/batch.h). */
 #define PL_GRAPHS_MOST 64
 
-/* What the kernels of a GPU's libraries take when they are loaded, which is when they first run: a
- * step loads ten to twenty of them, which take some tens of MiB. This is more than all of them. */
+/* Memory for the kernels of a GPU's libraries, which are loaded when they first run: a step loads
+ * ten to twenty of them, which take some tens of MiB. This is more than all of them. */
 #define PL_KERNEL_ROOM (UINT64_C(128) << 20)
 
 /* The budget without a limit but what the machine has. */

@@ -11,10 +11,10 @@
 #include "runtime/report/report.h"
 #include "runtime/session/session.h"
 #include "runtime/train/losses.h"
+#include "runtime/train/options.h"
 #include "runtime/train/profile.h"
 #include "runtime/train/reference.h"
 #include "runtime/train/schedule.h"
-#include "runtime/train/train.h"
 
 struct pl_debug_fault { /* debug_inject: device_oom@step=N, or of an operation */
     uint64_t at, count;

@@ -261,7 +261,7 @@ static void open_products(void) {
 /* The handle, the descriptor, three layouts and the preference. */
 enum { OBJECTS = 6 };
 
-/* M3, C3 of cuda.h: all objects were made when the products were. */
+/* M3, C2 of cuda.h: all objects were made when the products were. */
 static void close_products(void) {
     ck_assert_int_eq(lt.created, OBJECTS);
     pl_products_destroy(&cuda.products);

@@ -7,7 +7,7 @@
  * through the macros below. After its launches a kernel function returns pl_cuda_launched().
  *   C1  a kernel is started by PL_LAUNCH and nothing else, and its dynamic shared memory is taken
  *       by PL_SHARED; there are no static __shared__ arrays
- *   C3  no cuBLAS handle, descriptor or algorithm is made inside a step after the first one that
+ *   C2  no cuBLAS handle, descriptor or algorithm is made inside a step after the first one that
  *       ran: pl_cuda.products keeps them */
 #ifndef PL_RUNTIME_DEVICE_CUDA_CUDA_H
 #define PL_RUNTIME_DEVICE_CUDA_CUDA_H
@@ -93,8 +93,8 @@ pl_err pl_cuda_record_end(struct pl_device *dev, bool keep, struct pl_graph **ou
 pl_err pl_cuda_replay(struct pl_device *dev, const struct pl_graph *g);
 void pl_cuda_forget(struct pl_device *dev, struct pl_graph **g);
 
-/* Those of cuda_copy_stream.c. The stream is opened once, with the device; close takes what was
- * opened in part. */
+/* The functions of it that cuda_copy_stream.c has. The stream is opened once, with the device, and
+ * close takes what was opened in part. */
 pl_err pl_cuda_copy_stream_open(struct pl_device *dev);
 pl_err pl_cuda_copy_stream_begin(struct pl_device *dev);
 pl_err pl_cuda_copy_stream_end(struct pl_device *dev, uint32_t number);
