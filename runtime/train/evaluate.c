@@ -6,11 +6,35 @@
 #include "runtime/data/batch.h"
 #include "runtime/session/inputs.h"
 #include "runtime/session/load.h"
-#include "runtime/train/measures_told.h"
 #include "runtime/train/micro_batch.h"
 #include "runtime/train/score.h"
 
 #include <math.h>
+#include <stdio.h>
+
+/* --- measures of preferences ------------------------------------------------------------------ */
+
+uint32_t pl_run_list_measures(const struct pl_measures *m,
+                              struct pl_named_value out[PL_STEP_MORE]) {
+    uint32_t n = 0;
+    _Static_assert(PL_MEASURE_COUNT <= PL_STEP_MORE, "a step has room for all measures");
+    for (int i = PL_MEASURE_LOSS + 1; i < PL_MEASURE_COUNT; i++)
+        if (!isnan(m->of[i]))
+            out[n++] = (struct pl_named_value){pl_measure_name((enum pl_measure)i), m->of[i]};
+    return n;
+}
+
+pl_err pl_run_board_more(struct pl_run *r, const char *group, uint64_t step,
+                         const struct pl_named_value *values, uint32_t n, struct pl_diag *d) {
+    char tag[64];
+    for (uint32_t i = 0; r->board && i < n; i++) {
+        snprintf(tag, sizeof tag, "%s/%s", group, values[i].name);
+        PL_TRY(pl_tensorboard_scalar(r->board, tag, step, values[i].value, d));
+    }
+    return PL_ERR_OK;
+}
+
+/* --- the rows -------------------------------------------------------------------------------- */
 
 /* The state of an evaluation: the rows up to `row` are done, with so many targets. */
 struct evaluated {
@@ -103,18 +127,16 @@ static pl_err tell_preferences(struct pl_run *r, const struct pl_measures *m, st
     return pl_log_event(r->log, "eval", o, d);
 }
 
-/* Answers are compared, not counted: there are no right tokens, and there is no perplexity. */
-static pl_err evaluate_preferences(struct pl_run *r, struct pl_evaluation *out, struct pl_diag *d) {
+pl_err pl_run_evaluate(struct pl_run *r, struct pl_evaluation *out, struct pl_diag *d) {
     struct pl_measures m;
+    if (!r->s.pf->data.n_eval) return PL_ERR_OK;
+    if (!pl_job_prefers(r->s.job)) {
+        PL_TRY(compute(r, out, d));
+        return tell(r, out, d);
+    }
     PL_TRY(pl_run_eval_preferences(r, &m, d));
+    /* Answers are compared, not counted: there are no right tokens, and there is no perplexity. */
     *out = (struct pl_evaluation){
         .loss = m.of[PL_MEASURE_LOSS], .accuracy = m.of[PL_MEASURE_ACCURACY], .perplexity = NAN};
     return tell_preferences(r, &m, d);
-}
-
-pl_err pl_run_evaluate(struct pl_run *r, struct pl_evaluation *out, struct pl_diag *d) {
-    if (!r->s.pf->data.n_eval) return PL_ERR_OK;
-    if (pl_job_prefers(r->s.job)) return evaluate_preferences(r, out, d);
-    PL_TRY(compute(r, out, d));
-    return tell(r, out, d);
 }

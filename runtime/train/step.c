@@ -339,14 +339,6 @@ static struct pl_load load_of_step(const struct pl_run *r) {
                             .refers_before = pl_job_precomputes(r->s.job)};
 }
 
-/* The step that was queued last. */
-static void read_clocks(struct pl_run *r) {
-    struct pl_step_cost *c =
-        &r->pending[(r->oldest_pending + r->n_pending - 1) % PL_MAX_PENDING].cost;
-    c->load = load_of_step(r);
-    c->timed = pl_profile_end(&r->profile, &pl_run_rung(r)->exec, &c->load, c->seconds);
-}
-
 pl_err pl_run_step(struct pl_run *r, struct pl_diag *d) {
     double before = pl_session_clock();
     PL_TRY(next_samples(r, d));
@@ -354,7 +346,10 @@ pl_err pl_run_step(struct pl_run *r, struct pl_diag *d) {
     pl_profile_begin(&r->profile, &pl_run_rung(r)->exec, r->s.device->ops->sync != NULL);
     PL_TRY(held_step(r, d));
     if (r->lost) return PL_ERR_OK;
-    read_clocks(r);
+    const uint32_t newest = (r->oldest_pending + r->n_pending - 1) % PL_MAX_PENDING;
+    struct pl_step_cost *c = &r->pending[newest].cost;
+    c->load = load_of_step(r);
+    c->timed = pl_profile_end(&r->profile, &pl_run_rung(r)->exec, &c->load, c->seconds);
     r->state.step++;
     r->state.position += r->batch.rows;
     r->state.tokens += r->batch.targets;

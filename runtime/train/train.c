@@ -17,7 +17,6 @@
 #include "runtime/train/probe.h"
 #include "runtime/train/run_open.h"
 #include "runtime/train/samples.h"
-#include "runtime/train/measures_told.h"
 #include "runtime/train/step.h"
 #include "runtime/train/weights_io.h"
 
@@ -31,22 +30,18 @@ static bool wants(const struct pl_job *job, const char *what) {
     return false;
 }
 
-static pl_err open_board(struct pl_run *r, struct pl_diag *d) {
-    char *path = pl_path_join(r->s.job->output_dir, "runs");
-    pl_err err = path ? pl_tensorboard_open(path, &r->board, d) : pl_host_oom(d, "a path");
-    free(path);
-    return err;
-}
-
 static pl_err open_reports(struct pl_run *r, struct pl_diag *d) {
     if (!pl_session_leads(&r->s)) return PL_ERR_OK;
     /* A probe is no run of its own: it adds to the log of the one that is there. */
     uint64_t keep_steps = r->opt->probe_only ? UINT64_MAX : r->s.pf->files.resume_state.step;
     char *path = pl_path_join(r->s.job->output_dir, "train_log.jsonl");
+    char *runs = pl_path_join(r->s.job->output_dir, "runs");
     pl_err err =
         path ? pl_log_open(path, keep_steps, r->opt->json, &r->log, d) : pl_host_oom(d, "a path");
     if (err == PL_ERR_OK) pl_log_set_stop(r->log, r->opt->stop);
-    if (err == PL_ERR_OK && wants(r->s.job, "tensorboard")) err = open_board(r, d);
+    if (err == PL_ERR_OK && wants(r->s.job, "tensorboard"))
+        err = runs ? pl_tensorboard_open(runs, &r->board, d) : pl_host_oom(d, "a path");
+    free(runs);
     free(path);
     return err;
 }

@@ -218,15 +218,6 @@ static pl_err feed(struct pl_run *r, bool with_states, struct pl_diag *d) {
     return pl_checkpoint_feed(&io, with_states, d);
 }
 
-/* Called by the ranks with which rank 0 saves a checkpoint. */
-static pl_err help_save(struct pl_run *r, struct pl_diag *d) {
-    if (!r->s.shares_files) return feed(r, true, d);
-    if (!pl_session_has_memory(&r->s)) return PL_ERR_OK;
-    struct pl_tensor_io io = pl_session_io(&r->s, PL_PHASE_SAVE);
-    io.shares = true;
-    return pl_checkpoint_join(&io, r->s.job->output_dir, r->state.step, PL_SHARD_BYTES, d);
-}
-
 /* shares: the other ranks help. */
 static pl_err save_checkpoint(struct pl_run *r, uint32_t keep, bool shares, struct pl_diag *d) {
     const struct pl_rotation stay = {keep, pl_run_best_step(r)};
@@ -250,9 +241,15 @@ out:
                         d);
 }
 
+/* Rank 0 saves, and the other ranks help. */
 pl_err pl_run_checkpoint(struct pl_run *r, struct pl_diag *d) {
-    if (!writes_files(r)) return help_save(r, d);
-    return save_checkpoint(r, r->s.job->save_total_limit, r->s.shares_files, d);
+    if (writes_files(r))
+        return save_checkpoint(r, r->s.job->save_total_limit, r->s.shares_files, d);
+    if (!r->s.shares_files) return feed(r, true, d);
+    if (!pl_session_has_memory(&r->s)) return PL_ERR_OK;
+    struct pl_tensor_io io = pl_session_io(&r->s, PL_PHASE_SAVE);
+    io.shares = true;
+    return pl_checkpoint_join(&io, r->s.job->output_dir, r->state.step, PL_SHARD_BYTES, d);
 }
 
 /* If a save has just failed, or the device no longer answers, another attempt is in vain. Older
