@@ -150,12 +150,6 @@ static pl_err launch_rounded(const struct fold_call *f, cudaStream_t stream) {
 }
 
 /* Eight elements of a thread share a block of random numbers where they begin with one. */
-static pl_err round_folded(const struct fold_call *f, cudaStream_t stream) {
-    const bool packs = f->s.first % PL_UPDATE_PACK == 0 && fits_packs(f, PL_UPDATE_PACK);
-    return packs ? launch_rounded<float, __nv_bfloat16, PL_UPDATE_PACK>(f, stream)
-                 : launch_rounded<pl_either, pl_either, 1>(f, stream);
-}
-
 /* in: parts[ranks*O,K], g[O,K], own[O,K] of one of them; out: g[O,K]. */
 extern "C" pl_err pl_cuda_fold(struct pl_device *dev, const struct pl_call *c) {
     static pl_err (*const by_form[PL_FORMS])(const struct fold_call *, cudaStream_t) =
@@ -163,7 +157,10 @@ extern "C" pl_err pl_cuda_fold(struct pl_device *dev, const struct pl_call *c) {
     if (!pl_fold_fits(c)) return PL_ERR_PLAN_BROKEN;
     const struct fold_call f = fold_call_of(c);
     cudaStream_t stream = pl_cuda_of(dev)->stream;
-    if (pl_fold_rounds(c)) return round_folded(&f, stream);
+    if (pl_fold_rounds(c))
+        return f.s.first % PL_UPDATE_PACK == 0 && fits_packs(&f, PL_UPDATE_PACK)
+                   ? launch_rounded<float, __nv_bfloat16, PL_UPDATE_PACK>(&f, stream)
+                   : launch_rounded<pl_either, pl_either, 1>(&f, stream);
     if (f.g.dtype == PL_DTYPE_F64) return launch_doubles(&f, stream);
     if (!pl_is_float(&f.g)) return PL_ERR_PLAN_BROKEN;
     const int form = pl_form_of_type(f.g.dtype);

@@ -163,11 +163,6 @@ static struct key key_of(const struct pl_product *g) {
     return key;
 }
 
-/* The dimension that counts tokens: the gradient of a weight sums over it, elsewhere it is rows. */
-static uint64_t *tokens_of(const struct pl_product *g, struct key *key) {
-    return g->trans_a ? &key->k : &key->m;
-}
-
 /* The name that the library has for each storage type. */
 static const uint32_t library_types[PL_DTYPE_COUNT] = {
     [PL_DTYPE_F32] = CUDA_R_32F,
@@ -237,7 +232,7 @@ static uint64_t hash(const struct key *key) {
 }
 
 /* The entry of this key, or the one to fill for it (key differs). */
-static struct entry *find(const struct pl_products *p, const struct key *key) {
+static struct entry *find_entry(const struct pl_products *p, const struct key *key) {
     const uint64_t home = hash(key);
     for (uint64_t i = 0; i < PROBES; i++) {
         struct entry *e = &p->entries[(home + i) % ENTRIES];
@@ -353,10 +348,11 @@ static bool is_legal(const struct pl_products *p, const struct pl_product *g, co
 static bool reuse(const struct pl_products *p, const struct pl_product *g, const struct key *exact,
                   struct entry *out) {
     struct key rounded = *exact;
-    uint64_t *tokens = tokens_of(g, &rounded);
+    /* tokens are summed over in the gradient of a weight, and are rows elsewhere */
+    uint64_t *tokens = g->trans_a ? &rounded.k : &rounded.m;
     *tokens = pl_octave_step(*tokens, STEPS_PER_OCTAVE);
     if (memcmp(&rounded, exact, sizeof rounded) == 0) return false;
-    struct entry *e = find(p, &rounded);
+    struct entry *e = find_entry(p, &rounded);
     if (!is_of(e, &rounded) && choose(p, g, &rounded, 0, e) != CUBLAS_STATUS_SUCCESS) return false;
     if (!adds_all(p, &e->algorithm, exact->k) || !is_legal(p, g, exact, &e->algorithm))
         return false;
@@ -367,13 +363,13 @@ static bool reuse(const struct pl_products *p, const struct pl_product *g, const
 /* The entry of this shape, made where the table has none. */
 static cublasStatus_t enter(const struct pl_products *p, const struct pl_product *g,
                             const struct key *exact, struct entry *out, bool *is_new) {
-    struct entry *e = find(p, exact);
+    struct entry *e = find_entry(p, exact);
     *out = *e;
     *is_new = !is_of(e, exact);
     if (!*is_new) return CUBLAS_STATUS_SUCCESS;
     cublasStatus_t s =
         reuse(p, g, exact, out) ? CUBLAS_STATUS_SUCCESS : choose(p, g, exact, 0, out);
-    if (s == CUBLAS_STATUS_SUCCESS) *find(p, exact) = *out;
+    if (s == CUBLAS_STATUS_SUCCESS) *find_entry(p, exact) = *out;
     return s;
 }
 
@@ -404,7 +400,7 @@ static cublasStatus_t multiply(struct pl_cuda *cuda, const struct pl_product *g,
     if (choose(p, g, &exact, e.is_reused ? 0 : 1, &e) != CUBLAS_STATUS_SUCCESS) return s;
     *is_new = true;
     s = run_as(cuda, g, &e);
-    if (s == CUBLAS_STATUS_SUCCESS) *find(p, &exact) = e;
+    if (s == CUBLAS_STATUS_SUCCESS) *find_entry(p, &exact) = e;
     return s;
 }
 

@@ -11,12 +11,6 @@ pl_err pl_cuda_zero(struct pl_device *dev, const struct pl_call *c) {
     return pl_cuda_error(cudaMemsetAsync(x->p, 0, bytes, pl_cuda_of(dev)->stream));
 }
 
-static pl_err copy_own(struct pl_device *dev, const struct pl_own_copy *own) {
-    if (own->bytes == 0) return PL_ERR_OK;
-    return pl_cuda_error(cudaMemcpyAsync(own->to, own->from, own->bytes, cudaMemcpyDefault,
-                                         pl_cuda_of(dev)->stream));
-}
-
 /* in: g[O,K]; out: parts[(ranks-1)*own,K]. */
 pl_err pl_cuda_spread(struct pl_device *dev, const struct pl_call *c) {
     return pl_ranks_spread(dev, c, pl_cuda_of(dev)->stream);
@@ -26,7 +20,9 @@ pl_err pl_cuda_spread(struct pl_device *dev, const struct pl_call *c) {
 pl_err pl_cuda_fetch(struct pl_device *dev, const struct pl_call *c) {
     struct pl_own_copy own;
     PL_TRY(pl_ranks_fetch(dev, c, pl_cuda_of(dev)->stream, &own));
-    return copy_own(dev, &own);
+    if (own.bytes == 0) return PL_ERR_OK;
+    return pl_cuda_error(
+        cudaMemcpyAsync(own.to, own.from, own.bytes, cudaMemcpyDefault, pl_cuda_of(dev)->stream));
 }
 
 /* in, out: x[O,K]. */
