@@ -81,7 +81,7 @@ PL_OP(RENORM, renorm, ROWS, ALONE, "y = x * rstd * w with a kept rstd",
       PL_IN(RENORM, RSTD, "rstd", F32, NEEDED, N, ONE),
       PL_OUT(RENORM, Y, "y", FLOAT, NEEDED, N, C))
 
-PL_OP(DEQUANT4, dequant4, DEQUANT, ALONE,
+PL_OP(DEQUANT4, dequant4, DEQUANT, TOGETHER,
       "w = table[code] * absmax of its block. The rows of w lie one after another in the codes, "
       "from attr.first_element on; or attr.columns apart, where w has some columns of a matrix of "
       "so many. absmax: one a block of 64; with absmax8 one for every 256 blocks, and the offset. "
@@ -497,7 +497,7 @@ PL_OP(LINEAR_DX, linear_dx, PRODUCT, ALONE, "dx (=|+=) alpha * dy W",
 PL_FLOPS(LINEAR_DX, 2, cols_of_second)
 PL_SCRATCH(LINEAR_DX, NULL, pl_ws_cuda_product)
 
-PL_OP(LINEAR_DW, linear_dw, PRODUCT, ALONE, "dW (=|+=) alpha * dy^T x",
+PL_OP(LINEAR_DW, linear_dw, PRODUCT, TOGETHER, "dW (=|+=) alpha * dy^T x",
       PL_IN(LINEAR_DW, DY, "dy", FLOAT, NEEDED, N, O)
       PL_IN(LINEAR_DW, X, "x", FLOAT, NEEDED, N, K)
       PL_IN(LINEAR_DW, WS, "ws", U8, SCRATCH, ANY, ONE)

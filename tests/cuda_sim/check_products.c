@@ -14,7 +14,8 @@ struct object {
     uint32_t type, epilogue, reduction, alignment[4];
     int32_t trans_a, trans_b;
     uint64_t rows, cols, ws_bytes;
-    int64_t ld;
+    int64_t ld, apart;
+    int32_t products;
     const void *bias;
 };
 
@@ -126,9 +127,12 @@ static cublasStatus_t fake_desc_set(cublasLtMatmulDesc_t d, cublasLtMatmulDescAt
 
 static cublasStatus_t fake_layout_set(cublasLtMatrixLayout_t l, cublasLtMatrixLayoutAttribute_t a,
                                       const void *value, size_t bytes) {
-    static const struct field f[] = {
-        FIELD(CUBLASLT_MATRIX_LAYOUT_TYPE, type), FIELD(CUBLASLT_MATRIX_LAYOUT_ROWS, rows),
-        FIELD(CUBLASLT_MATRIX_LAYOUT_COLS, cols), FIELD(CUBLASLT_MATRIX_LAYOUT_LD, ld)};
+    static const struct field f[] = {FIELD(CUBLASLT_MATRIX_LAYOUT_TYPE, type),
+                                     FIELD(CUBLASLT_MATRIX_LAYOUT_ROWS, rows),
+                                     FIELD(CUBLASLT_MATRIX_LAYOUT_COLS, cols),
+                                     FIELD(CUBLASLT_MATRIX_LAYOUT_LD, ld),
+                                     FIELD(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, products),
+                                     FIELD(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, apart)};
     return set(f, sizeof f / sizeof *f, (int)a, l, value, bytes);
 }
 
@@ -427,6 +431,54 @@ START_TEST(the_choice_does_not_depend_on_what_ran_before) {
 }
 END_TEST
 
+/* Gradients of dy's columns [0, O) and [O, 2 O) by x's columns [0, K) and [K, 2 K). */
+static struct pl_product two_dw(uint64_t n) {
+    struct pl_product g = linear_dw(n);
+    g.a.p = (char *)g.a.p + 64; /* as aligned as the second one */
+    g.a.ld = 2 * O;
+    g.b.ld = 2 * K;
+    g.further = 1;
+    g.apart[0] = O;
+    g.apart[1] = K;
+    g.apart[2] = O * K + 64;
+    return g;
+}
+
+/* M5 of products.h. */
+START_TEST(products_that_run_as_one_have_the_algorithm_of_one_alone) {
+    struct pl_product one = two_dw(1001);
+    one.further = 0;
+    memset(one.apart, 0, sizeof one.apart);
+    multiply(one);
+    const struct chosen alone = lt.used;
+    ck_assert_int_eq(lt.out.products, 1);
+    multiply(two_dw(1001));
+    ck_assert_int_eq(lt.ran, 2);
+    ck_assert_int_eq(lt.first.products, 2);
+    ck_assert_int_eq(lt.second.products, 2);
+    ck_assert_int_eq(lt.out.products, 2);
+    ck_assert_int_eq(lt.second.apart, O);
+    ck_assert_int_eq(lt.first.apart, K);
+    ck_assert_int_eq(lt.out.apart, O * K + 64);
+    ck_assert_mem_eq(&lt.used, &alone, sizeof alone);
+    ck_assert_int_eq(lt.asked, 1);
+    ck_assert_int_eq(lt.checked, 2);
+    multiply(one);
+    ck_assert_int_eq(lt.out.products, 1);
+    ck_assert_int_eq(lt.out.apart, 0);
+}
+END_TEST
+
+/* The second one's operands decide as well what an algorithm may load at a time. */
+START_TEST(products_that_run_as_one_are_aligned_as_all_of_them) {
+    struct pl_product g = two_dw(1024);
+    g.apart[1] = 4;
+    multiply(g);
+    ck_assert_int_eq(lt.preference.alignment[0], 16); /* x */
+    ck_assert_int_eq(lt.preference.alignment[1], 64); /* dy */
+}
+END_TEST
+
 START_TEST(what_an_algorithm_depends_on_tells_shapes_apart) {
     struct pl_product g = linear(64);
     multiply(g);
@@ -637,6 +689,8 @@ int main(void) {
     tcase_add_test(tc, an_algorithm_is_chosen_for_an_eighth_more_tokens_at_most);
     tcase_add_test(tc, a_weight_gradient_has_its_tokens_in_the_sum);
     tcase_add_test(tc, the_choice_does_not_depend_on_what_ran_before);
+    tcase_add_test(tc, products_that_run_as_one_have_the_algorithm_of_one_alone);
+    tcase_add_test(tc, products_that_run_as_one_are_aligned_as_all_of_them);
     tcase_add_test(tc, what_an_algorithm_depends_on_tells_shapes_apart);
     tcase_add_loop_test(tc, an_algorithm_that_may_not_run_a_shape_is_not_run_on_it, 0,
                         sizeof illegal / sizeof *illegal);

@@ -14,7 +14,7 @@
 
 /* There are more calls than one launch takes, of every size that a kernel treats in its own way:
  * none, less than a pack, less than a block, several blocks and a part of one. */
-enum { CALLS = 300, POOL = 16 << 20 };
+enum { CALLS = 300, POOL = 40 << 20 };
 static const uint64_t sizes[] = {0, 1, 7, 256, 300, 2048, 5001, 8, 20000, 4096, 64};
 #define N_SIZES (sizeof sizes / sizeof *sizes)
 
@@ -205,6 +205,122 @@ START_TEST(many_matrices_are_narrowed_in_one_launch) {
 }
 END_TEST
 
+/* --- gradients by products of the library ----------------------------------------------------- */
+
+/* Parts of dy and a side by side, as fused modules have them; dW in six places. */
+enum { TOKENS = 37, PARTS = 4, OUT = 24, RANK = 8, PLACES = 6 };
+
+static struct pl_view window(struct pl_view v, uint64_t rows, uint64_t cols, uint64_t ld,
+                             uint64_t col) {
+    return (struct pl_view){(char *)v.p + col * pl_dtype_bytes(v.dtype), rows, cols, ld, v.dtype};
+}
+
+/* The gradients of a row are one product with those of the row before it that has the same number
+ * of one. */
+static const struct gradient {
+    uint32_t product, part, place, out;
+    float alpha;
+    enum pl_accumulate accumulate;
+} gradients[] = {
+    {0, 0, 0, OUT, 2, PL_ACC_WRITE}, {0, 1, 1, OUT, 2, PL_ACC_WRITE},
+    {0, 2, 2, OUT, 2, PL_ACC_WRITE}, {1, 3, 4, OUT, 2, PL_ACC_WRITE}, /* farther away */
+    {2, 0, 1, 16, 2, PL_ACC_ADD},                                     /* of another shape */
+    {3, 1, 5, OUT, 2, PL_ACC_ADD},   {4, 2, 3, OUT, 2, PL_ACC_ADD},   /* at a lower address */
+    {5, 3, 4, OUT, 3, PL_ACC_ADD},   {6, 0, 0, OUT, 3, PL_ACC_ADD},
+    {7, 1, 1, OUT, 3, PL_ACC_WRITE}, /* writes where the one before adds */
+};
+enum { GRADIENTS = sizeof gradients / sizeof *gradients };
+
+/* Returns the bytes of the pool before the scratch. */
+static uint64_t make_gradient_calls(const struct runner *r) {
+    used = 0;
+    const struct pl_view dy = tensor((uint64_t)TOKENS * PARTS * OUT, PL_DTYPE_BF16, 0);
+    const struct pl_view a = tensor((uint64_t)TOKENS * PARTS * RANK, PL_DTYPE_BF16, 0);
+    struct pl_view dw[PLACES];
+    for (int i = 0; i < PLACES; i++)
+        dw[i] = tensor((uint64_t)OUT * RANK, PL_DTYPE_F32, 0);
+    const struct pl_product_matrix m[3] = {
+        {TOKENS, OUT, PL_DTYPE_BF16}, {TOKENS, RANK, PL_DTYPE_BF16}, {OUT, RANK, PL_DTYPE_F32}};
+    const uint64_t bytes =
+        pl_product_workspace_bytes(&r->dev->traits, PL_OP_LINEAR_DW, &attrs[0], m);
+    const uint64_t tensors = used;
+    const struct pl_view ws = {pool + used, bytes, 1, 1, PL_DTYPE_U8};
+    used += bytes;
+    ck_assert_uint_le(used, POOL);
+    for (uint32_t i = 0; i < GRADIENTS; i++) {
+        const struct gradient *g = &gradients[i];
+        struct pl_call *c = &calls[i];
+        attrs[i] = (struct pl_attr){.alpha = g->alpha, .accumulate = g->accumulate};
+        *c = (struct pl_call){.attr = &attrs[i], .batch = &batch};
+        c->in[PL_LINEAR_DW_DY] = window(dy, TOKENS, g->out, PARTS * OUT, g->part * OUT);
+        c->in[PL_LINEAR_DW_X] = window(a, TOKENS, RANK, PARTS * RANK, g->part * RANK);
+        c->in[PL_LINEAR_DW_WS] = ws;
+        c->in[PL_LINEAR_DW_DW] = c->out[0] = window(dw[g->place], g->out, RANK, RANK, 0);
+    }
+    return tensors;
+}
+
+START_TEST(gradients_of_one_shape_are_one_product) {
+    static unsigned char alone[1 << 16];
+    uint64_t bytes = make_gradient_calls(&machine.runners[0]);
+    ck_assert_uint_le(bytes, sizeof alone);
+    run_made(&machine.runners[0], PL_OP_LINEAR_DW, GRADIENTS, false);
+    ck_assert_uint_eq(plsim_counters.matmuls, GRADIENTS);
+    memcpy(alone, pool, bytes);
+    for (uint32_t k = 0; k < machine.n; k++) {
+        bytes = make_gradient_calls(&machine.runners[k]);
+        ck_assert_msg(memcmp(alone, pool, bytes) != 0, "the calls changed nothing");
+        run_made(&machine.runners[k], PL_OP_LINEAR_DW, GRADIENTS, true);
+        ck_assert_uint_eq(plsim_counters.matmuls, gradients[GRADIENTS - 1].product + 1);
+        ck_assert_mem_eq(pool, alone, bytes);
+    }
+}
+END_TEST
+
+/* --- modules in 4 bits ------------------------------------------------------------------------ */
+
+enum { UNPACKED = 20, COLUMNS = 64, OF_ONE_CODE = 7 };
+
+/* The modules of a matrix, some with nested scales; the type of their codes changes twice. */
+static void make_unpack_calls(void) {
+    static const uint64_t rows[] = {3, 1, 160, 40, 300};
+    used = 0;
+    memset(pool, 0, sizeof pool);
+    const struct pl_view w = tensor(COLUMNS * 3000, PL_DTYPE_BF16, 0);
+    uint64_t row = 0;
+    for (uint32_t i = 0; i < UNPACKED; i++) {
+        const uint64_t n = rows[i % 5] * COLUMNS;
+        struct pl_call *c = &calls[i];
+        attrs[i] = (struct pl_attr){.quant = i / OF_ONE_CODE % 2 ? PL_QUANT_FP4 : PL_QUANT_NF4};
+        *c = (struct pl_call){.attr = &attrs[i], .batch = &batch};
+        c->in[PL_DEQUANT4_CODES] = tensor(pl_quant_codes_bytes(n), PL_DTYPE_U8, 0);
+        c->in[PL_DEQUANT4_ABSMAX] =
+            tensor(i % 2 ? pl_quant_nests(n) : pl_quant_blocks(n), PL_DTYPE_F32, 0);
+        if (i % 2) c->in[PL_DEQUANT4_ABSMAX8] = tensor(pl_quant_blocks(n), PL_DTYPE_U8, 0);
+        if (i % 2) c->in[PL_DEQUANT4_OFFSET] = tensor(1, PL_DTYPE_F32, 0);
+        c->out[0] = window(w, rows[i % 5], COLUMNS, COLUMNS, row * COLUMNS);
+        row += rows[i % 5];
+    }
+}
+
+START_TEST(modules_in_4_bits_are_unpacked_in_one_launch) {
+    const uint64_t bytes = 3000 * COLUMNS * 2;
+    unsigned char *alone = malloc(bytes);
+    ck_assert_ptr_nonnull(alone);
+    make_unpack_calls();
+    run_made(&machine.runners[0], PL_OP_DEQUANT4, UNPACKED, false);
+    memcpy(alone, pool, bytes);
+    for (uint32_t k = 0; k < machine.n; k++) {
+        make_unpack_calls();
+        ck_assert_msg(memcmp(alone, pool, bytes) != 0, "the calls changed nothing");
+        run_made(&machine.runners[k], PL_OP_DEQUANT4, UNPACKED, true);
+        ck_assert_uint_eq(plsim_counters.launches, 3);
+        ck_assert_mem_eq(pool, alone, bytes);
+    }
+    free(alone);
+}
+END_TEST
+
 /* Two tensors of as many blocks of moments as two multiprocessors have warps in a launch, so that
  * each warp goes from the first tensor to the second. */
 static void make_large_calls(void) {
@@ -291,6 +407,8 @@ int main(void) {
     tcase_add_checked_fixture(tc, open_all, close_all);
     tcase_add_loop_test(tc, many_tensors_in_one_launch_get_the_bits_of_one_by_one, 0, n);
     tcase_add_test(tc, many_matrices_are_narrowed_in_one_launch);
+    tcase_add_test(tc, gradients_of_one_shape_are_one_product);
+    tcase_add_test(tc, modules_in_4_bits_are_unpacked_in_one_launch);
     tcase_add_test(tc, a_warp_rounds_each_tensor_by_its_own_numbers);
     tcase_add_test(tc, a_large_tensor_beside_a_small_one_is_summed_whole);
     tcase_add_loop_test(tc, one_broken_call_among_many_is_a_broken_plan, 0, n);

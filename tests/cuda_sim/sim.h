@@ -21,6 +21,7 @@ struct plsim_counters {
     uint64_t launches, blocks, switches, copies, memsets, syncs;
     uint64_t captures, graphs, graph_launches; /* graphs: instantiated */
     uint64_t wgmmas;                           /* of all threads */
+    uint64_t matmuls;                          /* calls of cublasLtMatmul() */
     uint64_t idle_syncs;             /* waits after which a GPU would have had no kernel to run */
     uint64_t used_bytes, peak_bytes; /* bytes of the device */
 };

@@ -29,7 +29,8 @@ struct plsim_matmul {
 struct plsim_layout {
     uint32_t type;
     uint64_t rows, cols;
-    int64_t ld;
+    int64_t ld, apart; /* elements of it; from the matrix of one product to that of the next */
+    int32_t products;
 };
 
 struct plsim_preference {
@@ -86,7 +87,7 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDa
     if (!layout) return CUBLAS_STATUS_INVALID_VALUE;
     *layout = malloc(sizeof **layout);
     if (!*layout) return CUBLAS_STATUS_ALLOC_FAILED;
-    **layout = (struct plsim_layout){type, rows, cols, ld};
+    **layout = (struct plsim_layout){type, rows, cols, ld, 0, 1};
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -143,10 +144,13 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
 cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
                                                 cublasLtMatrixLayoutAttribute_t attribute,
                                                 const void *value, size_t bytes) {
-    static const struct field fields[] = {FIELD(CUBLASLT_MATRIX_LAYOUT_TYPE, plsim_layout, type),
-                                          FIELD(CUBLASLT_MATRIX_LAYOUT_ROWS, plsim_layout, rows),
-                                          FIELD(CUBLASLT_MATRIX_LAYOUT_COLS, plsim_layout, cols),
-                                          FIELD(CUBLASLT_MATRIX_LAYOUT_LD, plsim_layout, ld)};
+    static const struct field fields[] = {
+        FIELD(CUBLASLT_MATRIX_LAYOUT_TYPE, plsim_layout, type),
+        FIELD(CUBLASLT_MATRIX_LAYOUT_ROWS, plsim_layout, rows),
+        FIELD(CUBLASLT_MATRIX_LAYOUT_COLS, plsim_layout, cols),
+        FIELD(CUBLASLT_MATRIX_LAYOUT_LD, plsim_layout, ld),
+        FIELD(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, plsim_layout, products),
+        FIELD(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, plsim_layout, apart)};
     return set_field(fields, sizeof fields / sizeof *fields, (int)attribute, layout, value, bytes);
 }
 
@@ -173,7 +177,13 @@ struct problem {
 };
 
 static bool is_layout(const struct plsim_layout *l) {
-    return l && l->rows > 0 && l->cols > 0 && l->ld >= 0 && (uint64_t)l->ld >= l->rows;
+    return l && l->rows > 0 && l->cols > 0 && l->ld >= 0 && (uint64_t)l->ld >= l->rows &&
+           l->products > 0 && l->apart >= 0;
+}
+
+static bool are_as_many(const struct problem *p) {
+    return p->a->products == p->d->products && p->b->products == p->d->products &&
+           p->c->products == p->d->products;
 }
 
 /* Types of the table of supported combinations for CUBLAS_COMPUTE_32F: operands of one type, with
@@ -193,7 +203,7 @@ static cublasStatus_t state(struct problem *p) {
     p->k = ta ? p->a->rows : p->a->cols;
     p->n = tb ? p->b->rows : p->b->cols;
     if ((tb ? p->b->cols : p->b->rows) != p->k || p->d->rows != p->m || p->d->cols != p->n ||
-        p->c->rows != p->m || p->c->cols != p->n)
+        p->c->rows != p->m || p->c->cols != p->n || !are_as_many(p))
         return CUBLAS_STATUS_INVALID_VALUE;
     return types_work(p) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
@@ -320,6 +330,11 @@ static uint64_t extent(const struct plsim_layout *l) {
     return ((l->cols - 1) * (uint64_t)l->ld + l->rows) * size_of(l->type);
 }
 
+/* The matrix of product `number`. */
+static void *matrix_of(const void *first, const struct plsim_layout *l, int32_t number) {
+    return (char *)(uintptr_t)first + (uint64_t)number * (uint64_t)l->apart * size_of(l->type);
+}
+
 static float element(const void *p, uint32_t type, uint64_t i) {
     uint32_t u;
     uint16_t h;
@@ -404,17 +419,25 @@ struct product {
     size_t workspace_bytes;
 };
 
-static void check_use(const struct product *t, const void *bias, uint64_t m) {
+static void check_operand(const struct product *t, int i, const void *p) {
     static const char *const names[4] = {"cublasLtMatmul, A", "cublasLtMatmul, B",
                                          "cublasLtMatmul, C", "cublasLtMatmul, D"};
+    plsim_check_device_range(names[i], p, extent(&t->layout[i]));
+    if ((uintptr_t)p % t->algorithm.alignment[i] != 0)
+        plsim_die("%s: %p is not aligned to the %u bytes it was chosen for", names[i], p,
+                  t->algorithm.alignment[i]);
+}
+
+static void check_use(const struct product *t, const void *bias, uint64_t m) {
     const struct algorithm *algo = &t->algorithm;
+    const int32_t products = t->layout[3].products;
     if (algo->marker != MARKER) plsim_die("cublasLtMatmul: not an algorithm of the heuristic");
-    for (int i = 0; i < 4; i++) {
-        plsim_check_device_range(names[i], t->operand[i], extent(&t->layout[i]));
-        if ((uintptr_t)t->operand[i] % algo->alignment[i] != 0)
-            plsim_die("%s: %p is not aligned to the %u bytes it was chosen for", names[i],
-                      t->operand[i], algo->alignment[i]);
-    }
+    for (int i = 0; i < 4; i++)
+        for (int32_t k = 0; k < products; k++)
+            check_operand(t, i, matrix_of(t->operand[i], &t->layout[i], k));
+    if (products > 1 && (char *)matrix_of(t->operand[3], &t->layout[3], 1) <
+                            (char *)(uintptr_t)t->operand[3] + extent(&t->layout[3]))
+        plsim_die("cublasLtMatmul: products that write what others write");
     if (t->workspace_bytes < algo->workspace_bytes)
         plsim_die("cublasLtMatmul: %zu bytes of workspace for an algorithm that uses %zu",
                   t->workspace_bytes, (size_t)algo->workspace_bytes);
@@ -427,6 +450,23 @@ static void check_use(const struct product *t, const void *bias, uint64_t m) {
     plsim_check_device_range("cublasLtMatmul, workspace", t->workspace, t->workspace_bytes);
 }
 
+/* Product `number` of those that run as one. */
+static void run_one(const struct product *t, const struct problem *p, int32_t number) {
+    const void *bias = t->desc.epilogue == CUBLASLT_EPILOGUE_BIAS ? t->desc.bias : NULL;
+    const void *c = matrix_of(t->operand[2], p->c, number);
+    void *d = matrix_of(t->operand[3], p->d, number);
+    float *sums = multiply(p, &t->algorithm, matrix_of(t->operand[0], p->a, number),
+                           matrix_of(t->operand[1], p->b, number));
+    for (uint64_t j = 0; j < p->n; j++)
+        for (uint64_t i = 0; i < p->m; i++) {
+            float sum = t->scale * sums[i * p->n + j];
+            if (t->keep != 0) sum += t->keep * element(c, p->c->type, j * (uint64_t)p->c->ld + i);
+            if (bias) sum += element(bias, p->d->type, i);
+            set_element(d, p->d->type, j * (uint64_t)p->d->ld + i, sum);
+        }
+    free(sums);
+}
+
 static void run_product(void *data) {
     const struct product *t = data;
     const struct plsim_layout *l = t->layout;
@@ -435,17 +475,8 @@ static void run_product(void *data) {
     if (state(&p) != CUBLAS_STATUS_SUCCESS) plsim_die("a product changed since it was checked");
     check_use(t, bias, p.m);
     if (t->workspace_bytes) memset(t->workspace, 0xFF, t->algorithm.workspace_bytes);
-    float *sums = multiply(&p, &t->algorithm, t->operand[0], t->operand[1]);
-    for (uint64_t j = 0; j < p.n; j++)
-        for (uint64_t i = 0; i < p.m; i++) {
-            float sum = t->scale * sums[i * p.n + j];
-            uint64_t at = j * (uint64_t)p.d->ld + i;
-            if (t->keep != 0)
-                sum += t->keep * element(t->operand[2], p.c->type, j * (uint64_t)p.c->ld + i);
-            if (bias) sum += element(bias, p.d->type, i);
-            set_element((void *)(uintptr_t)t->operand[3], p.d->type, at, sum);
-        }
-    free(sums);
+    for (int32_t k = 0; k < p.d->products; k++)
+        run_one(t, &p, k);
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,
@@ -456,6 +487,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               void *workspace, size_t workspace_bytes, cudaStream_t stream) {
     struct problem p = {.desc = desc, .a = a_layout, .b = b_layout, .c = c_layout, .d = d_layout};
     if (!handle) return CUBLAS_STATUS_NOT_INITIALIZED;
+    plsim_counters.matmuls++;
     int injected = plsim_injected(PLSIM_MATMUL);
     if (injected) return (cublasStatus_t)injected;
     if (plsim_sticky() != cudaSuccess) return CUBLAS_STATUS_EXECUTION_FAILED;

@@ -191,19 +191,26 @@ bool pl_build_linear_needs_x(const struct pl_builder *b, enum pl_slot slot) {
     return pl_build_trains(b, pl_build_weight(b, slot)) || pl_build_adapter(b, slot);
 }
 
-void pl_build_product_dw(struct pl_builder *b, struct pl_operand dy, struct pl_operand x,
-                         uint32_t w, float alpha) {
+/* Appends dw (+)= alpha dy^T x with scratch of its own, which goes to *ws; or, if it joins the
+ * product before it, with that one's scratch, which *ws is. */
+static void product_dw(struct pl_builder *b, struct pl_operand dy, struct pl_operand x, uint32_t w,
+                       float alpha, bool joins, struct pl_operand *ws) {
     if (b->err != PL_ERR_OK) return;
-    if (b->experts) {
-        pl_build_grouped_dw(b, dy, x, w, alpha);
-        return;
-    }
-    struct pl_attr attr = {.alpha = alpha};
+    struct pl_attr attr = {.alpha = alpha, .joins = joins};
     struct pl_operand g = pl_build_grad(b, w, &attr);
-    struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR_DW, &attr, dy, x, g);
-    struct pl_operand in[] = {dy, x, ws, g};
+    if (!joins) *ws = pl_build_product_workspace(b, PL_OP_LINEAR_DW, &attr, dy, x, g);
+    struct pl_operand in[] = {dy, x, *ws, g};
     struct pl_operand out[] = {g};
     PL_EMIT(b, LINEAR_DW, attr, in, out);
+}
+
+void pl_build_product_dw(struct pl_builder *b, struct pl_operand dy, struct pl_operand x,
+                         uint32_t w, float alpha) {
+    struct pl_operand ws = pl_arg_none;
+    if (b->err == PL_ERR_OK && b->experts)
+        pl_build_grouped_dw(b, dy, x, w, alpha);
+    else
+        product_dw(b, dy, x, w, alpha, false, &ws);
 }
 
 void pl_build_product_dx(struct pl_builder *b, struct pl_operand dy, struct pl_operand w,
@@ -262,14 +269,35 @@ static void rows_bwd(struct pl_builder *b, struct pl_linear_bwd *g) {
     g->da = pl_build_now(b, da);
 }
 
+/* True if the gradient of B of a part has the shape of the one before it, and no copy of an input
+ * is multiplied: a GPU computes both as one. */
+static bool joins_part_before(const struct pl_builder *b, const struct pl_linear_bwd *g,
+                              const struct pl_adapter_slot *ad, uint32_t p) {
+    return p > 0 && ad->rows[p] == ad->rows[p - 1] && b->p->traits.backend == PL_BACKEND_CUDA &&
+           b->err == PL_ERR_OK && b->p->tensors[g->dy.id].dtype == b->p->tensors[g->a.id].dtype;
+}
+
+/* The gradients of the B of all parts. */
+static void all_b_bwd(struct pl_builder *b, const struct pl_linear_bwd *g,
+                      const struct pl_adapter_slot *ad) {
+    const float scale = (float)b->s->lora_scale;
+    const uint64_t r = b->s->lora_r;
+    struct pl_operand ws = pl_arg_none;
+    for (uint32_t p = 0; p < ad->n_parts; p++) {
+        const struct pl_operand dy = dy_of_part(g, ad, p),
+                                a = pl_build_token_cols(b, g->a, p * r, r);
+        if (b->experts)
+            pl_build_grouped_dw(b, dy, a, ad->b[p], scale);
+        else
+            product_dw(b, dy, a, ad->b[p], scale, joins_part_before(b, g, ad, p), &ws);
+    }
+}
+
 /* The gradients of A and B. */
 static void matrices_bwd(struct pl_builder *b, const struct pl_linear_bwd *g) {
     const struct pl_adapter_slot *ad = pl_build_adapter(b, g->slot);
-    const uint64_t r = b->s->lora_r;
     if (!ad || b->err != PL_ERR_OK) return;
-    for (uint32_t p = 0; p < ad->n_parts; p++)
-        pl_build_product_dw(b, dy_of_part(g, ad, p), pl_build_token_cols(b, g->a, p * r, r),
-                            ad->b[p], (float)b->s->lora_scale);
+    all_b_bwd(b, g, ad);
     const struct pl_val x = dropped_input(b, g->slot, g->x);
     pl_build_product_dw(b, pl_build_tokens(b, g->da), pl_build_tokens(b, x), ad->a, 1.0f);
 }

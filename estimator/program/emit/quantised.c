@@ -106,7 +106,7 @@ static const struct pl_quant_slot *codes_of_slot(const struct pl_builder *b, enu
 }
 
 /* The rows [first, first + rows) of module p of a piece, in `cols` columns altogether, into the
- * window `w`. */
+ * window `w`. A GPU unpacks the modules of a piece as one. */
 static void dequantise(struct pl_builder *b, const struct pl_quant_slot *q, uint32_t p,
                        uint64_t first, uint64_t rows, const struct pl_piece *piece, uint64_t cols,
                        struct pl_operand w) {
@@ -116,7 +116,8 @@ static void dequantise(struct pl_builder *b, const struct pl_quant_slot *q, uint
     codes_of(b, q, p, begin - over, over + rows * cols, in);
     const struct pl_attr attr = {.quant = b->s->quant,
                                  .first_element = over + piece->col0,
-                                 .columns = piece->cols < cols ? (uint32_t)cols : 0};
+                                 .columns = piece->cols < cols ? (uint32_t)cols : 0,
+                                 .joins = b->p->traits.backend == PL_BACKEND_CUDA && w.row0 > 0};
     PL_EMIT(b, DEQUANT4, attr, in, out);
 }
 

@@ -5,8 +5,10 @@
  * are under way at once, from before the barrier of the block. The 16 values of the table lie in 16
  * banks of shared memory, so that a warp looks its codes up without a conflict. A warp needs four
  * entries of the map a pack, which it reads from the arguments. Windows off 4 or 16 bytes go byte
- * by byte. In MXFP4 a thread has four bytes of a row, and a scale for each of their elements. */
-#include "runtime/kernels/cuda/common.cuh"
+ * by byte. In MXFP4 a thread has four bytes of a row, and a scale for each of their elements.
+ *
+ * Modules that run as one share a launch, in which each has blocks of its own. */
+#include "runtime/kernels/cuda/update.cuh"
 
 #include "estimator/base/checked.h"
 #include "runtime/kernels/quant.h"
@@ -17,6 +19,7 @@ namespace {
 #define BLOCK      256
 #define PACKS      4 /* of a thread */
 #define GRID_Y_MAX 65535
+#define MODULES    8 /* of a launch */
 
 struct tables {
     float value[PL_QUANT_LEVELS];
@@ -116,11 +119,15 @@ __device__ __forceinline__ uint64_t place_of(const dequant<T> &t, uint64_t at) {
     return t.first + at + (t.skip ? at / t.row * t.skip : 0);
 }
 
+template <typename T> using modules = pl_parts<dequant<T>, MODULES>;
+
 template <typename T, int BYTES>
-__global__ void __launch_bounds__(BLOCK) dequantise(const dequant<T> all, const tables tables) {
+__global__ void __launch_bounds__(BLOCK) dequantise(const modules<T> all, const tables tables) {
     PL_SHARED(float, value);
-    const dequant<T> t = matrix_of(all, blockIdx.y);
-    const uint64_t first = ((uint64_t)blockIdx.x * PACKS * BLOCK + threadIdx.x) * BYTES;
+    const uint32_t module = pl_part_of(all, blockIdx.x);
+    const dequant<T> t = matrix_of(all.part[module], blockIdx.y);
+    const uint64_t block = blockIdx.x - all.begin[module];
+    const uint64_t first = (block * PACKS * BLOCK + threadIdx.x) * BYTES;
     uint32_t codes[PACKS];
     struct stored_absmax stored[PACKS];
     const float offset = load_offset(t);
@@ -158,28 +165,39 @@ struct dequant_call {
     uint64_t n;
 };
 
-template <typename T, int BYTES> pl_err launch(const struct dequant_call *d, cudaStream_t stream) {
-    dequant<T> t = {(const uint8_t *)d->c->in[PL_DEQUANT4_CODES].p,
-                    (const float *)d->c->in[PL_DEQUANT4_ABSMAX].p,
-                    (const uint8_t *)d->c->in[PL_DEQUANT4_ABSMAX8].p,
-                    pl_quant_offset_of(d->c),
-                    pl_mat_of<T>(d->w),
-                    d->n,
-                    pl_quant_codes_bytes(d->n),
-                    d->at.first / 2,
-                    d->at.skip / 2,
-                    d->c->out[PL_DEQUANT4_OUT_W].cols / 2,
-                    pl_quant_codes_bytes(d->at.end),
-                    d->c->attr->matrix_stride * d->c->out[PL_DEQUANT4_OUT_W].cols,
-                    pl_quant_stride_of(d->c)};
-    const uint64_t blocks = pl_u64_div_up(t.bytes, BLOCK * PACKS * BYTES);
+template <typename T> dequant<T> module_of(const struct dequant_call *d) {
+    return {(const uint8_t *)d->c->in[PL_DEQUANT4_CODES].p,
+            (const float *)d->c->in[PL_DEQUANT4_ABSMAX].p,
+            (const uint8_t *)d->c->in[PL_DEQUANT4_ABSMAX8].p,
+            pl_quant_offset_of(d->c),
+            pl_mat_of<T>(d->w),
+            d->n,
+            pl_quant_codes_bytes(d->n),
+            d->at.first / 2,
+            d->at.skip / 2,
+            d->c->out[PL_DEQUANT4_OUT_W].cols / 2,
+            pl_quant_codes_bytes(d->at.end),
+            d->c->attr->matrix_stride * d->c->out[PL_DEQUANT4_OUT_W].cols,
+            pl_quant_stride_of(d->c)};
+}
+
+/* Takes at most MODULES calls, of one type of codes and of as many matrices. */
+template <typename T, int BYTES>
+pl_err launch(const struct dequant_call *d, uint32_t n, cudaStream_t stream) {
+    modules<T> all;
     const uint64_t matrices = pl_quant_matrices(d->c);
     tables values;
-    if (blocks > PL_GRID_MAX || matrices > GRID_Y_MAX) return PL_ERR_PLAN_BROKEN;
+    pl_parts_clear(&all);
+    for (uint32_t i = 0; i < n; i++) {
+        const dequant<T> t = module_of<T>(&d[i]);
+        if (!pl_parts_add(&all, t, pl_u64_div_up(t.bytes, BLOCK * PACKS * BYTES)))
+            return PL_ERR_PLAN_BROKEN;
+    }
+    if (matrices > GRID_Y_MAX) return PL_ERR_PLAN_BROKEN;
     fill_tables(d->c->attr->quant, &values);
-    if (blocks)
-        PL_LAUNCH((dequantise<T, BYTES>), dim3((unsigned)blocks, (unsigned)matrices), dim3(BLOCK),
-                  sizeof values.value, stream, t, values);
+    if (pl_parts_units(&all))
+        PL_LAUNCH((dequantise<T, BYTES>), dim3(pl_parts_units(&all), (unsigned)matrices),
+                  dim3(BLOCK), sizeof values.value, stream, all, values);
     return pl_cuda_launched();
 }
 
@@ -220,8 +238,10 @@ __global__ void __launch_bounds__(BLOCK)
     store(t.w, 2 * at, t.n, f);
 }
 
+/* Takes one call. */
 template <typename T, int BYTES>
-pl_err launch_mx(const struct dequant_call *d, cudaStream_t stream) {
+pl_err launch_mx(const struct dequant_call *d, uint32_t n, cudaStream_t stream) {
+    (void)n;
     const uint64_t cols = d->c->out[PL_DEQUANT4_OUT_W].cols;
     dequant_mx<T> t = {(const uint8_t *)d->c->in[PL_DEQUANT4_CODES].p,
                        (const uint8_t *)d->c->in[PL_DEQUANT4_ABSMAX].p,
@@ -281,13 +301,9 @@ __global__ void __launch_bounds__(BLOCK) embed4_rows(const embed4 e) {
 
 #define INSTANCE(T, kernel) kernel<pl_stored_##T, 4>, /* four bytes of codes a thread */
 
-/* in: codes[..]u8, absmax[..]f32|u8, absmax8?[..]u8, offset?[1]f32; out: w[O,K]. */
-extern "C" pl_err pl_cuda_dequant4(struct pl_device *dev, const struct pl_call *c) {
-    static pl_err (*const by_form[2][PL_FORMS])(const struct dequant_call *, cudaStream_t) = {
-        {PL_FLOAT_LIST(INSTANCE, launch) launch<pl_either, 1>},
-        {PL_FLOAT_LIST(INSTANCE, launch_mx) launch_mx<pl_either, 1>}};
+/* A call as a launch has it, and the form of the kernel that takes it. */
+static struct dequant_call prepare(const struct pl_call *c, int *form) {
     struct dequant_call d = {c, c->out[PL_DEQUANT4_OUT_W], pl_quant_window_of(c), 0};
-    if (!pl_dequant4_is_sound(c)) return PL_ERR_PLAN_BROKEN;
     d.n = d.at.rows * d.w.cols;
     const uint64_t apart = c->attr->matrix_stride * d.w.cols * pl_dtype_bytes(d.w.dtype);
     d.w.rows = 1;
@@ -298,8 +314,41 @@ extern "C" pl_err pl_cuda_dequant4(struct pl_device *dev, const struct pl_call *
     const bool mx = !pl_quant_has_absmax(c->attr->quant);
     const bool in_words = (uintptr_t)c->in[PL_DEQUANT4_CODES].p % 4 == 0 && each_alike &&
                           (!mx || c->out[PL_DEQUANT4_OUT_W].cols % 8 == 0);
-    const int form = in_words ? pl_form_of(views, 1) : PL_FORM_EITHER;
-    return by_form[mx][form](&d, pl_cuda_of(dev)->stream);
+    *form = in_words ? pl_form_of(views, 1) : PL_FORM_EITHER;
+    return d;
+}
+
+/* True if one launch can take both calls. */
+static bool share_a_launch(const struct pl_call *c, const struct pl_call *other) {
+    return pl_quant_has_absmax(c->attr->quant) && c->attr->quant == other->attr->quant &&
+           pl_quant_matrices(c) == pl_quant_matrices(other);
+}
+
+/* in: codes[..]u8, absmax[..]f32|u8, absmax8?[..]u8, offset?[1]f32; out: w[O,K]. */
+extern "C" pl_err pl_cuda_dequant4_group(struct pl_device *dev, const struct pl_call *calls,
+                                         uint32_t n) {
+    static pl_err (*const by_form[2][PL_FORMS])(const struct dequant_call *, uint32_t,
+                                                cudaStream_t) = {
+        {PL_FLOAT_LIST(INSTANCE, launch) launch<pl_either, 1>},
+        {PL_FLOAT_LIST(INSTANCE, launch_mx) launch_mx<pl_either, 1>}};
+    for (uint32_t i = 0; i < n; i++)
+        if (!pl_dequant4_is_sound(&calls[i])) return PL_ERR_PLAN_BROKEN;
+    for (uint32_t i = 0, k; i < n; i += k) {
+        struct dequant_call some[MODULES];
+        int form, next;
+        some[0] = prepare(&calls[i], &form);
+        for (k = 1; k < MODULES && i + k < n && share_a_launch(&calls[i], &calls[i + k]); k++) {
+            some[k] = prepare(&calls[i + k], &next);
+            if (next != form) break;
+        }
+        const bool mx = !pl_quant_has_absmax(calls[i].attr->quant);
+        PL_TRY(by_form[mx][form](some, k, pl_cuda_of(dev)->stream));
+    }
+    return PL_ERR_OK;
+}
+
+extern "C" pl_err pl_cuda_dequant4(struct pl_device *dev, const struct pl_call *c) {
+    return pl_cuda_dequant4_group(dev, c, 1);
 }
 
 /* in: ids[N]i32, codes[n/2]u8, absmax[..]f32, absmax8?[n/64]u8, offset?[1]f32; out: x[N,C]. */

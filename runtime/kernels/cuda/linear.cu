@@ -1,12 +1,15 @@
 /* linear.cu - LINEAR, LINEAR_DX, LINEAR_DW: which operand of a product is which, narrow copies of
- * fp32 inputs where another operand is narrow, and sums of no terms, which no library does. */
-#include "runtime/kernels/cuda/narrow.h"
+ * fp32 inputs where another operand is narrow, and sums of no terms, which no library does.
+ *
+ * Gradients that run as one are one call of the library where they have one shape and the operands
+ * of each are as far from those of the one before: k and v, gate and up. */
 #include "runtime/kernels/cuda/pairs.cuh"
 #include "runtime/kernels/cuda/products.h"
 #include "runtime/kernels/cuda/set_rows.h"
 #include "runtime/kernels/cuda/table.h"
 
 #include "estimator/ops/scratch/workspace_cuda.h"
+#include "runtime/kernels/cuda/narrow.h"
 
 /* ---- kernels ---- */
 
@@ -108,14 +111,73 @@ extern "C" pl_err pl_cuda_linear_dx(struct pl_device *dev, const struct pl_call 
     return multiply(dev, c, PL_OP_LINEAR_DX, &c->in[PL_LINEAR_DX_WS], &g);
 }
 
-/* in: dy[N,O], x[N,K], ws, dW[O,K]; out: dW[O,K]. No rows give a zero gradient. */
-extern "C" pl_err pl_cuda_linear_dw(struct pl_device *dev, const struct pl_call *c) {
+/* The gradients of the first call and so many further ones, which have its shape. */
+static pl_err multiply_dw(struct pl_device *dev, const struct pl_call *c, uint32_t further,
+                          const uint64_t apart[3]) {
     struct pl_product g = {};
     g.trans_a = true;
     g.a = c->in[PL_LINEAR_DW_DY];
     g.b = c->in[PL_LINEAR_DW_X];
     g.c = c->out[PL_LINEAR_DW_OUT_DW];
+    g.further = further;
+    for (int i = 0; i < 3 && further; i++)
+        g.apart[i] = apart[i];
     return multiply(dev, c, PL_OP_LINEAR_DW, &c->in[PL_LINEAR_DW_WS], &g);
+}
+
+/* in: dy[N,O], x[N,K], ws, dW[O,K]; out: dW[O,K]. No rows give a zero gradient. */
+extern "C" pl_err pl_cuda_linear_dw(struct pl_device *dev, const struct pl_call *c) {
+    return multiply_dw(dev, c, 0, NULL);
+}
+
+/* ---- gradients that run as one ---- */
+
+static bool have_one_shape(const struct pl_view *x, const struct pl_view *y) {
+    return x->rows == y->rows && x->cols == y->cols && x->ld == y->ld && x->dtype == y->dtype;
+}
+
+/* Elements from one matrix to another, which lies at a higher address; UINT64_MAX: it does not. */
+static uint64_t elements_between(const struct pl_view *x, const struct pl_view *y) {
+    const uintptr_t from = (uintptr_t)x->p, to = (uintptr_t)y->p;
+    const uint64_t size = pl_dtype_bytes(x->dtype);
+    return to >= from && (to - from) % size == 0 ? (to - from) / size : UINT64_MAX;
+}
+
+/* Elements from the operands of one call to those of another; false: the second one is no product
+ * of the first one's kind, or a copy of its input would have to be made. */
+static bool lie_apart(const struct pl_call *from, const struct pl_call *to, uint64_t apart[3]) {
+    const struct pl_view *const x[] = {&from->in[PL_LINEAR_DW_DY], &from->in[PL_LINEAR_DW_X],
+                                       &from->out[PL_LINEAR_DW_OUT_DW]};
+    const struct pl_view *const y[] = {&to->in[PL_LINEAR_DW_DY], &to->in[PL_LINEAR_DW_X],
+                                       &to->out[PL_LINEAR_DW_OUT_DW]};
+    bool good = from->attr->alpha == to->attr->alpha && pl_call_adds(from) == pl_call_adds(to) &&
+                x[0]->rows > 0 && x[0]->dtype == x[1]->dtype;
+    for (int i = 0; i < 3; i++) {
+        apart[i] = elements_between(x[i], y[i]);
+        good = good && have_one_shape(x[i], y[i]) && apart[i] != UINT64_MAX;
+    }
+    return good && apart[2] >= x[2]->rows * x[2]->ld;
+}
+
+/* How many calls after the first one are one product with it. */
+static uint32_t count_further(const struct pl_call *calls, uint32_t n, uint64_t apart[3]) {
+    uint32_t further = 0;
+    uint64_t next[3];
+    while (further + 1 < n && further < UINT16_MAX &&
+           lie_apart(&calls[further], &calls[further + 1], further ? next : apart) &&
+           (!further || memcmp(next, apart, sizeof next) == 0))
+        further++;
+    return further;
+}
+
+extern "C" pl_err pl_cuda_linear_dw_group(struct pl_device *dev, const struct pl_call *calls,
+                                          uint32_t n) {
+    for (uint32_t i = 0, further; i < n; i += 1 + further) {
+        uint64_t apart[3];
+        further = count_further(calls + i, n - i, apart);
+        PL_TRY(multiply_dw(dev, calls + i, further, apart));
+    }
+    return PL_ERR_OK;
 }
 
 PL_CUDA_PRELOAD(linear) = {PL_PAIR_KERNELS(convert), NULL};

@@ -42,8 +42,10 @@
 struct key {
     uint64_t m, n, k;
     uint64_t ld[3];        /* of a, b, c */
+    uint64_t apart[3];     /* elements from one product to the next */
     uint32_t alignment[3]; /* bytes */
-    uint32_t kind;         /* types, transposes, epilogue */
+    uint16_t kind;         /* types, transposes, epilogue */
+    uint16_t further;      /* products that run as one with the first */
 };
 
 struct entry {
@@ -143,22 +145,30 @@ static bool has_bias(const struct pl_product *g) {
     return g->bias.p != NULL;
 }
 
-static uint32_t alignment_of(const void *p) {
-    uint32_t low = (uint32_t)((uintptr_t)p & (MOST_ALIGNMENT - 1));
+/* Returns the alignment of addresses that are so many bytes apart, from p on. */
+static uint32_t alignment_of(const void *p, uint64_t apart_bytes) {
+    uint32_t low = (uint32_t)(((uintptr_t)p | apart_bytes) & (MOST_ALIGNMENT - 1));
     return low ? low & -low : MOST_ALIGNMENT;
 }
 
+static uint32_t alignment_of_view(const struct pl_view *v, uint64_t apart) {
+    return alignment_of(v->p, apart * pl_dtype_bytes(v->dtype));
+}
+
 static struct key key_of(const struct pl_product *g) {
-    struct key key = {
-        .m = g->c.rows,
-        .n = g->c.cols,
-        .k = g->trans_a ? g->a.rows : g->a.cols,
-        .ld = {g->a.ld, g->b.ld, g->c.ld},
-        .alignment = {alignment_of(g->a.p), alignment_of(g->b.p), alignment_of(g->c.p)}};
+    struct key key = {.m = g->c.rows,
+                      .n = g->c.cols,
+                      .k = g->trans_a ? g->a.rows : g->a.cols,
+                      .ld = {g->a.ld, g->b.ld, g->c.ld},
+                      .apart = {g->apart[0], g->apart[1], g->apart[2]},
+                      .alignment = {alignment_of_view(&g->a, g->apart[0]),
+                                    alignment_of_view(&g->b, g->apart[1]),
+                                    alignment_of_view(&g->c, g->apart[2])},
+                      .further = (uint16_t)g->further};
     /* The epilogue reads the bias in the steps it stores the output in. */
-    if (has_bias(g) && alignment_of(g->bias.p) < key.alignment[2])
-        key.alignment[2] = alignment_of(g->bias.p);
-    key.kind = (uint32_t)(g->trans_a | g->trans_b << 1 | has_bias(g) << 2 |
+    if (has_bias(g) && alignment_of(g->bias.p, 0) < key.alignment[2])
+        key.alignment[2] = alignment_of(g->bias.p, 0);
+    key.kind = (uint16_t)(g->trans_a | g->trans_b << 1 | has_bias(g) << 2 |
                           (uint32_t)g->a.dtype << 3 | (uint32_t)g->c.dtype << 8);
     return key;
 }
@@ -171,9 +181,10 @@ static const uint32_t library_types[PL_DTYPE_COUNT] = {
 };
 
 static cublasStatus_t set_layout(const struct pl_products *p, int i, enum pl_dtype dtype,
-                                 uint64_t rows, uint64_t cols, uint64_t ld) {
+                                 uint64_t rows, uint64_t cols, const struct key *key) {
     const uint32_t type = library_types[dtype];
-    const int64_t stride = (int64_t)ld;
+    const int64_t stride = (int64_t)key->ld[i], apart = (int64_t)key->apart[i];
+    const int32_t products = 1 + key->further;
     const struct {
         cublasLtMatrixLayoutAttribute_t attribute;
         const void *value;
@@ -181,7 +192,9 @@ static cublasStatus_t set_layout(const struct pl_products *p, int i, enum pl_dty
     } rows_of[] = {{CUBLASLT_MATRIX_LAYOUT_TYPE, &type, sizeof type},
                    {CUBLASLT_MATRIX_LAYOUT_ROWS, &cols, sizeof cols},
                    {CUBLASLT_MATRIX_LAYOUT_COLS, &rows, sizeof rows},
-                   {CUBLASLT_MATRIX_LAYOUT_LD, &stride, sizeof stride}};
+                   {CUBLASLT_MATRIX_LAYOUT_LD, &stride, sizeof stride},
+                   {CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &products, sizeof products},
+                   {CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &apart, sizeof apart}};
     cublasStatus_t s = CUBLAS_STATUS_SUCCESS;
     for (size_t r = 0; r < sizeof rows_of / sizeof *rows_of && s == CUBLAS_STATUS_SUCCESS; r++)
         s = p->lt->cublasLtMatrixLayoutSetAttribute(p->layout[i], rows_of[r].attribute,
@@ -193,11 +206,10 @@ static cublasStatus_t set_layout(const struct pl_products *p, int i, enum pl_dty
 static cublasStatus_t set_layouts(const struct pl_products *p, const struct pl_product *g,
                                   const struct key *key) {
     const uint64_t m = key->m, n = key->n, k = key->k;
-    cublasStatus_t s =
-        set_layout(p, 0, g->a.dtype, g->trans_a ? k : m, g->trans_a ? m : k, g->a.ld);
+    cublasStatus_t s = set_layout(p, 0, g->a.dtype, g->trans_a ? k : m, g->trans_a ? m : k, key);
     if (s == CUBLAS_STATUS_SUCCESS)
-        s = set_layout(p, 1, g->b.dtype, g->trans_b ? n : k, g->trans_b ? k : n, g->b.ld);
-    if (s == CUBLAS_STATUS_SUCCESS) s = set_layout(p, 2, g->c.dtype, m, n, g->c.ld);
+        s = set_layout(p, 1, g->b.dtype, g->trans_b ? n : k, g->trans_b ? k : n, key);
+    if (s == CUBLAS_STATUS_SUCCESS) s = set_layout(p, 2, g->c.dtype, m, n, key);
     return s;
 }
 
@@ -344,13 +356,16 @@ static bool is_legal(const struct pl_products *p, const struct pl_product *g, co
            found.workspaceSize <= g->ws_bytes;
 }
 
-/* Takes the algorithm of the rounded shape for the exact shape; false: it cannot be used there. */
+/* Takes the algorithm of the rounded shape, and of one product alone, for the exact shape; false:
+ * it cannot be used there. */
 static bool reuse(const struct pl_products *p, const struct pl_product *g, const struct key *exact,
                   struct entry *out) {
     struct key rounded = *exact;
     /* tokens are summed over in the gradient of a weight, and are rows elsewhere */
     uint64_t *tokens = g->trans_a ? &rounded.k : &rounded.m;
     *tokens = pl_octave_step(*tokens, STEPS_PER_OCTAVE);
+    rounded.further = 0;
+    memset(rounded.apart, 0, sizeof rounded.apart);
     if (memcmp(&rounded, exact, sizeof rounded) == 0) return false;
     struct entry *e = find_entry(p, &rounded);
     if (!is_of(e, &rounded) && choose(p, g, &rounded, 0, e) != CUBLAS_STATUS_SUCCESS) return false;

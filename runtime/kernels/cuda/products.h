@@ -7,7 +7,9 @@
  *       failed: a shape whose product failed has another algorithm from then on
  *   M3  after pl_products_create() no host memory is allocated and no descriptor is made
  *   M4  an algorithm that was chosen for another shape runs only where the library says it may, and
- *       a product that fails is tried once more with another algorithm before the device is lost */
+ *       a product that fails is tried once more with another algorithm before the device is lost
+ *   M5  products that run as one take the algorithm of one of them alone wherever the library says
+ *       they may, so that their bits are those of one by one */
 #ifndef PL_RUNTIME_KERNELS_CUDA_PRODUCTS_H
 #define PL_RUNTIME_KERNELS_CUDA_PRODUCTS_H
 
@@ -19,10 +21,14 @@ extern "C" {
 
 /* C[m,n] = alpha * op(A)[m,k] op(B)[k,n] + (adds ? C : 0) + bias[n], row-major, where op transposes
  * when trans_* is set. a and b have one float type; c is fp32 or as they are; bias, absent
- * when its p is NULL, is as c. No dimension is 0. ws: aligned to 256 bytes. */
+ * when its p is NULL, is as c. No dimension is 0. ws: aligned to 256 bytes. Further products of the
+ * same shape, without a bias, run as one with it: the operands of each lie as many elements after
+ * those of the one before as `apart` says of a, b and c. */
 struct pl_product {
     bool trans_a, trans_b, adds;
     float alpha;
+    uint32_t further; /* products */
+    uint64_t apart[3];
     struct pl_view a, b, c, bias;
     void *ws;
     uint64_t ws_bytes;

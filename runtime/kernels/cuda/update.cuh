@@ -20,18 +20,19 @@
 #define PL_PARTS 128
 
 /* Blocks, or other units of work, [begin[i], begin[i + 1]) are those of part i of n. */
-template <typename Part> struct pl_parts {
-    uint32_t n, begin[PL_PARTS + 1];
-    Part part[PL_PARTS];
+template <typename Part, int MOST = PL_PARTS> struct pl_parts {
+    uint32_t n, begin[MOST + 1];
+    Part part[MOST];
 };
 
-template <typename Part> static inline void pl_parts_clear(struct pl_parts<Part> *p) {
+template <typename Part, int MOST>
+static inline void pl_parts_clear(struct pl_parts<Part, MOST> *p) {
     p->n = p->begin[0] = 0;
 }
 
 /* false: more units than a grid has. */
-template <typename Part>
-static inline bool pl_parts_add(struct pl_parts<Part> *p, const Part &part, uint64_t units) {
+template <typename Part, int MOST>
+static inline bool pl_parts_add(struct pl_parts<Part, MOST> *p, const Part &part, uint64_t units) {
     const uint32_t before = p->begin[p->n];
     if (units > PL_GRID_MAX - before) return false;
     p->part[p->n++] = part;
@@ -39,13 +40,15 @@ static inline bool pl_parts_add(struct pl_parts<Part> *p, const Part &part, uint
     return true;
 }
 
-template <typename Part> static inline unsigned pl_parts_units(const struct pl_parts<Part> *p) {
+template <typename Part, int MOST>
+static inline unsigned pl_parts_units(const struct pl_parts<Part, MOST> *p) {
     return p->begin[p->n];
 }
 
 /* The part that owns a unit; of several that begin with it all but the last are empty. */
-template <typename Part>
-__device__ __forceinline__ uint32_t pl_part_of(const struct pl_parts<Part> &p, uint32_t unit) {
+template <typename Part, int MOST>
+__device__ __forceinline__ uint32_t pl_part_of(const struct pl_parts<Part, MOST> &p,
+                                               uint32_t unit) {
     uint32_t low = 0, high = p.n; /* it lies in [low, high) */
     while (high - low > 1) {
         const uint32_t middle = (low + high) / 2;
