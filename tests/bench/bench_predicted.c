@@ -1,5 +1,5 @@
 /* bench_predicted.c - the work of a step on a GPU, by its plan: no GPU is needed. It prints a row
- * of a Markdown table for each job.
+ * of a Markdown table for each job, and of a second one for each job with adapters.
  *
  * Usage: bench_predicted
  * launches: groups of ops that start as one, and the copies that products make of inputs of another
@@ -7,7 +7,10 @@
  * the bytes of the operands of all ops, without scratch. seconds: the roofline of
  * estimator/program/cost.h, with copies to and from host memory on a stream of their own. adapters:
  * the part of the seconds of ops that read or write adapters, or what comes out of them, without
- * updates. exposed: the part of the seconds of copies that no other op hides. */
+ * updates. exposed: the part of the seconds of copies that no other op hides.
+ *
+ * The second table divides the part of adapters by what their ops compute. floor: the part that
+ * reading x for x A, dy for dB and x for dA takes, once each and without starts. */
 #include "estimator/config/job_text.h"
 #include "estimator/inquiry/inquiry.h"
 #include "estimator/ops/scratch/workspace_cuda.h"
@@ -69,8 +72,29 @@ static void must(pl_err err, const struct pl_diag *d) {
     exit(1);
 }
 
+/* The products of an adapter, for y = W x + s B A x, and the rest. X(NAME, title) */
+#define WORK_MAP(X)                                                                                \
+    X(XA, "x A")                                                                                   \
+    X(Y, "y")                                                                                      \
+    X(DYB, "dy B")                                                                                 \
+    X(DB, "dB")                                                                                    \
+    X(DA, "dA")                                                                                    \
+    X(DX, "dx")                                                                                    \
+    X(REST, "copies, dropout")
+enum work {
+#define X(NAME, title) WORK_##NAME,
+    WORK_MAP(X)
+#undef X
+        WORKS
+};
+static const char *const work_titles[WORKS] = {
+#define X(NAME, title) title,
+    WORK_MAP(X)
+#undef X
+};
+
 struct totals {
-    double launches, in_layer, bytes, flops, adapter_seconds;
+    double launches, in_layer, bytes, flops, seconds_of[WORKS], floor_bytes;
 };
 
 static bool is_product(const struct pl_op *op) {
@@ -103,6 +127,32 @@ static bool has_adapter(const struct pl_program *p, const struct pl_op *op) {
     return false;
 }
 
+static bool is_matrix(const struct pl_program *p, const struct pl_operand *o, const char *name) {
+    return strncmp(p->tensors[o->id].name, name, strlen(name)) == 0;
+}
+
+static enum work work_of(const struct pl_program *p, const struct pl_op *op) {
+    switch (op->kind) {
+    case PL_OP_LINEAR:
+        return is_matrix(p, &op->in[PL_LINEAR_W], "lora_a") ? WORK_XA : WORK_Y;
+    case PL_OP_LINEAR_DX:
+        return is_matrix(p, &op->in[PL_LINEAR_DX_W], "lora_a") ? WORK_DX : WORK_DYB;
+    case PL_OP_LINEAR_DW:
+        return is_matrix(p, &op->in[PL_LINEAR_DW_X], "lora_a_out") ? WORK_DB : WORK_DA;
+    default:
+        return WORK_REST;
+    }
+}
+
+/* The bytes of the operand that a pass over which the floor counts: x of x A and dA, dy of dB. */
+static double floor_bytes(const struct pl_program *p, const struct pl_op *op, enum work work) {
+    if (work != WORK_XA && work != WORK_DB && work != WORK_DA) return 0;
+    const struct pl_operand *o = &op->in[work == WORK_DA ? PL_LINEAR_DW_X : 0];
+    const struct pl_tensor *t = &p->tensors[o->id];
+    return (double)(o->nrows ? o->nrows : t->dims[0]) * (double)(o->cols ? o->cols : t->dims[1]) *
+           (double)pl_dtype_bytes(t->dtype);
+}
+
 static void add_op(const struct pl_program *p, uint32_t i, const struct pl_speed *speed,
                    struct totals *t) {
     const struct pl_load load = pl_load_full(p);
@@ -111,7 +161,10 @@ static void add_op(const struct pl_program *p, uint32_t i, const struct pl_speed
     const struct pl_work work = pl_op_work(p, op, &load);
     t->bytes += runs * work.bytes;
     t->flops += runs * work.flops;
-    if (has_adapter(p, op)) t->adapter_seconds += runs * pl_op_seconds(p, op, speed, &load);
+    if (!has_adapter(p, op)) return;
+    const enum work computes = work_of(p, op);
+    t->seconds_of[computes] += runs * pl_op_seconds(p, op, speed, &load);
+    t->floor_bytes += runs * floor_bytes(p, op, computes);
 }
 
 static void count(const struct pl_program *p, const struct pl_speed *speed, struct totals *t) {
@@ -136,8 +189,47 @@ static const char *level_of(const struct job *job) {
     return level;
 }
 
-static void print_row(const struct job *job, const struct pl_inquiry *q,
-                      const struct pl_plan *plan) {
+static double adapter_seconds(const struct totals *t) {
+    double sum = 0;
+    for (int w = 0; w < WORKS; w++)
+        sum += t->seconds_of[w];
+    return sum;
+}
+
+static void print_name(const struct job *job, const struct pl_program *p) {
+    printf("| %s, %llu x %llu, %s | %s | ", job->name, (unsigned long long)p->shape.batch_size,
+           (unsigned long long)p->shape.max_seq_length, level_of(job), job->gpu);
+}
+
+static void print_row(const struct job *job, const struct pl_program *p, const struct totals *t,
+                      const struct pl_step_time *time) {
+    const double copies = time->copy_seconds, adapters = adapter_seconds(t);
+    print_name(job, p);
+    printf("%.0f | %.0f | %.0f | %.0f | %.3f | ", t->launches, t->in_layer, t->bytes / 1e9,
+           t->flops / 1e12, time->overlapped_seconds);
+    if (adapters > 0)
+        printf("%.1f %% | ", 100 * adapters / time->overlapped_seconds);
+    else
+        printf("- | ");
+    if (copies > 0)
+        printf("%.0f %% of %.2f s |\n",
+               100 * (1 - (pl_step_in_order(time) - time->overlapped_seconds) / copies), copies);
+    else
+        printf("- |\n");
+}
+
+static void print_works(const struct job *job, const struct pl_program *p, const struct totals *t,
+                        const struct pl_step_time *time, const struct pl_speed *speed) {
+    if (adapter_seconds(t) <= 0) return;
+    print_name(job, p);
+    for (int w = 0; w < WORKS; w++)
+        printf("%.1f %% | ", 100 * t->seconds_of[w] / time->overlapped_seconds);
+    printf("%.1f %% |\n",
+           100 * t->floor_bytes / speed->bytes_per_second / time->overlapped_seconds);
+}
+
+static void print(const struct job *job, const struct pl_inquiry *q, const struct pl_plan *plan,
+                  bool works) {
     const struct pl_program *p = plan->program;
     const struct pl_speed speed = pl_speed_nominal(&q->q.traits);
     struct pl_step_time time;
@@ -145,23 +237,13 @@ static void print_row(const struct job *job, const struct pl_inquiry *q,
     struct totals t = {0};
     count(p, &speed, &t);
     must(pl_plan_step_time(plan, &speed, NULL, 1, &time, &d), &d);
-    const double copies = time.copy_seconds;
-    printf("| %s, %llu x %llu, %s | %s | %.0f | %.0f | %.0f | %.0f | %.3f | ", job->name,
-           (unsigned long long)p->shape.batch_size, (unsigned long long)p->shape.max_seq_length,
-           level_of(job), job->gpu, t.launches, t.in_layer, t.bytes / 1e9, t.flops / 1e12,
-           time.overlapped_seconds);
-    if (t.adapter_seconds > 0)
-        printf("%.1f %% | ", 100 * t.adapter_seconds / time.overlapped_seconds);
+    if (works)
+        print_works(job, p, &t, &time, &speed);
     else
-        printf("- | ");
-    if (copies > 0)
-        printf("%.0f %% of %.2f s |\n",
-               100 * (1 - (pl_step_in_order(&time) - time.overlapped_seconds) / copies), copies);
-    else
-        printf("- |\n");
+        print_row(job, p, &t, &time);
 }
 
-static void ask(const struct job *job) {
+static void ask(const struct job *job, bool works) {
     struct pl_inquiry i = {0};
     struct pl_planned planned = {0};
     struct pl_diag d = {0};
@@ -174,7 +256,7 @@ static void ask(const struct job *job) {
     must(pl_inquiry_read_model(&i, &d), &d);
     must(pl_inquiry_decide(&i, &d), &d);
     must(pl_question_plan(&i.q, &i.search.planned, &planned, &d), &d);
-    print_row(job, &i, planned.plan);
+    print(job, &i, planned.plan, works);
     pl_planned_finish(&planned);
     pl_inquiry_finish(&i);
 }
@@ -183,6 +265,15 @@ int main(void) {
     printf("| job | GPU | launches | a layer | GB moved | TFLOP | seconds | adapters | exposed |\n"
            "| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++)
-        ask(&jobs[i]);
+        ask(&jobs[i], false);
+    printf("\n| job | GPU |");
+    for (int w = 0; w < WORKS; w++)
+        printf(" %s |", work_titles[w]);
+    printf(" floor |\n| --- | --- |");
+    for (int w = 0; w < WORKS; w++)
+        printf(" --- |");
+    printf(" --- |\n");
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++)
+        ask(&jobs[i], true);
     return 0;
 }
