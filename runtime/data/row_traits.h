@@ -2,7 +2,7 @@
  * reported before the first step.
  *
  * In: how often a row has each trait.  Out: counts, notes.  Needs: text.
- *   T2  rows are counted once, however often they have a trait
+ *   T1  rows are counted once, however often they have a trait
  * A trait changes nothing: rows are encoded as transformers and TRL encode them.
  * A new trait is a row of the table, and a call that counts it.
  * Use: pl_row_traits_add(&r, PL_TRAIT_CUT_TEXT, 1); pl_file_traits_count(&t, &r, line);

@@ -123,7 +123,7 @@ static void expect(const struct fixture *f, int i) {
                   "%s", pl_text_str(&f->notes));
 }
 
-/* T2 of row_traits.h */
+/* T1 of row_traits.h */
 START_TEST(what_is_odd_about_rows_is_counted_and_told) {
     struct fixture f;
     struct pl_text rows = {0};

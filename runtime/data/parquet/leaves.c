@@ -79,10 +79,10 @@ static pl_err fill(struct pl_parquet_leaves *l, uint32_t i, struct pl_diag *d) {
 static pl_err set_front(struct pl_parquet_leaves *l, uint32_t i, struct pl_diag *d) {
     struct pl_parquet_leaf *leaf = &l->leaf[i];
     const bool ends = leaf->n == 0;
-    /* E2 */
+    /* E1 */
     leaf->definition = ends ? -1 : leaf->definitions[leaf->at];
     leaf->repetition = ends ? 0 : leaf->repetitions[leaf->at];
-    /* E3 */
+    /* E2 */
     if (leaf->definition > leaf->node->definition || leaf->repetition > leaf->node->repetition ||
         leaf->repetition < 0)
         return pl_parquet_damaged(l, i, "a level is above that of its column", d);

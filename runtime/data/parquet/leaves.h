@@ -3,8 +3,8 @@
  * In: an open file, its tree.  Out: the entry at the front of each leaf.  Needs: fields.
  * Memory holds a batch of each open leaf, and what the library keeps for it: pages of a row group
  * until PL_PARQUET_HELD_BYTES of them were read, however large the group is.
- *   E2  the end of a leaf is an entry of definition level -1 and repetition level 0
- *   E3  a level is never above that of its leaf's node
+ *   E1  the end of a leaf is an entry of definition level -1 and repetition level 0
+ *   E2  a level is never above that of its leaf's node
  * Use: pl_parquet_leaves_create(&l, &c, reader, &tree, &d); pl_parquet_leaf_open(&l, i, group, &d);
  *      PL_TRY(pl_parquet_leaf_next(&l, i, &d)); ... pl_parquet_leaves_destroy(&l); */
 #ifndef PL_RUNTIME_DATA_PARQUET_LEAVES_H

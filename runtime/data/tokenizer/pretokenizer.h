@@ -3,7 +3,7 @@
  * In: a span.  Out: words, in order, to a function.  Needs: span.h, pattern.h, utf8.h.
  *   W1  steps run in the order of the file; each cuts what the step before it gave, and none sees
  *       beyond it
- *   W3  words are never empty; a step that adds text (a prefix) changes a copy
+ *   W2  words are never empty; a step that adds text (a prefix) changes a copy
  * Nothing is collected: a word is handed on as soon as it is known.
  * Use: pl_pretokenizer_run(&p, &scratch, patterns, &span, take_word, ctx, &d) */
 #ifndef PL_RUNTIME_DATA_TOKENIZER_PRETOKENIZER_H

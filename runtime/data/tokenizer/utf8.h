@@ -1,7 +1,7 @@
 /* utf8.h - characters of UTF-8 text and the three classes of them that tokenizers ask for.
  *
  * In: bytes.  Out: code points, classes, repaired text.  Needs: base, utf8proc (categories).
- *   U2  classes are those of Unicode's properties, not of the C locale
+ *   U1  classes are those of Unicode's properties, not of the C locale
  * pl_utf8_next reads text that pl_utf8_valid_bytes accepted; nothing else is safe to give it.
  * Use: for (size_t i = 0; i < n; i += pl_utf8_next(s + i, &c)) ... */
 #ifndef PL_RUNTIME_DATA_TOKENIZER_UTF8_H

@@ -10,7 +10,7 @@
 
 static char got[512];
 
-/* W3 of pretokenizer.h and S2 of span.h */
+/* W2 of pretokenizer.h and S2 of span.h */
 static pl_err take_word(void *ctx, const struct pl_span *word, struct pl_diag *d) {
     (void)d;
     uint64_t *last = ctx;
@@ -66,7 +66,7 @@ START_TEST(matches_are_joined_as_the_behaviour_says) {
 }
 END_TEST
 
-/* U2 of utf8.h */
+/* U1 of utf8.h */
 START_TEST(digits_are_characters_of_category_n) {
     static const char text[] = "a12\xC2\xBD\xD9\xA3z\xE2\x85\xA7";
     struct pl_pretokenizer one = {.steps = {{.kind = PL_PRETOKENIZER_DIGITS}}, .n = 1};
