@@ -22,20 +22,13 @@ static pl_err check_lost(const struct pl_encoder *e, const struct pl_chat_messag
     return PL_ERR_OK;
 }
 
-/* True if `train_on` trains message i; used unless the message itself decides. */
-static bool trained_by_role(const struct pl_encoder *e, const struct pl_chat_message *m, size_t i,
-                            size_t n_prompt, size_t last_answer) {
-    if (e->train_on == PL_TRAIN_ON_ALL) return true;
-    if (m[i].role != PL_CHAT_ASSISTANT || i < n_prompt) return false;
-    return e->train_on == PL_TRAIN_ON_RESPONSES || i == last_answer;
-}
-
 /* True if the message itself, or else `train_on`, trains message i. */
 static bool is_trained(const struct pl_encoder *e, const struct pl_conversation *c, size_t i,
                        size_t n_prompt, size_t last_answer) {
-    return c->train[i] == PL_MESSAGE_BY_ROLE
-               ? trained_by_role(e, c->messages, i, n_prompt, last_answer)
-               : c->train[i] == PL_MESSAGE_TRAINED;
+    if (c->train[i] != PL_MESSAGE_BY_ROLE) return c->train[i] == PL_MESSAGE_TRAINED;
+    if (e->train_on == PL_TRAIN_ON_ALL) return true;
+    if (c->messages[i].role != PL_CHAT_ASSISTANT || i < n_prompt) return false;
+    return e->train_on == PL_TRAIN_ON_RESPONSES || i == last_answer;
 }
 
 static size_t last_answer_of(const struct pl_conversation *c) {
@@ -114,15 +107,6 @@ static bool is_stop(const struct pl_encoder *e, uint64_t i, uint32_t n) {
     return false;
 }
 
-/* Past the words of the message in its span; its begin where they are not there. */
-static size_t past_words(const struct pl_encoder *e, const struct pl_chat_message *m,
-                         const struct pl_chat_span *span) {
-    size_t length;
-    const size_t at = pl_chat_find_said(pl_text_str(&e->rendered.text) + span->begin,
-                                        span->end - span->begin, m->content, m->n, &length);
-    return at == SIZE_MAX ? span->begin : span->begin + at + length;
-}
-
 /* The end of a span without the white space after the token that ends the turn, which belongs to
  * the form of the conversation and is never generated. A mark that is in it by half is not. */
 static size_t tight_end(const struct pl_encoder *e, const struct pl_chat_span *span) {
@@ -144,7 +128,11 @@ static size_t tight_end(const struct pl_encoder *e, const struct pl_chat_span *s
  * after the words, since more would be the header of the next turn. */
 static size_t turn_end(const struct pl_encoder *e, const struct pl_chat_message *m,
                        const struct pl_chat_span *span) {
-    for (uint64_t i = pl_encode_token_at(e, past_words(e, m, span));
+    size_t length, from = span->begin;
+    const size_t said = pl_chat_find_said(pl_text_str(&e->rendered.text) + span->begin,
+                                          span->end - span->begin, m->content, m->n, &length);
+    if (said != SIZE_MAX) from += said + length;
+    for (uint64_t i = pl_encode_token_at(e, from);
          i < e->tokens.n && e->tokens.starts[i] < span->end; i++)
         if (is_stop(e, i, e->n_ends) && end_of_token(e, i) <= span->end) return end_of_token(e, i);
     return tight_end(e, span);

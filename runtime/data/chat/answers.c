@@ -64,13 +64,6 @@ static pl_err find_begin(struct pl_chat_own *o, const struct pl_conversation *c,
                      d);
 }
 
-/* The longest end of s[0, n) that t[0, m) begins with. */
-static size_t overlap(const char *s, size_t n, const char *t, size_t m) {
-    for (size_t k = n < m ? n : m; k; k--)
-        if (memcmp(s + n - k, t, k) == 0) return k;
-    return 0;
-}
-
 /* Past the first place of the words of message i after byte `from`; 0 = they are not there. */
 static size_t past_words(const struct pl_conversation *c, size_t i, const struct pl_text *whole,
                          size_t from) {
@@ -122,7 +115,10 @@ static pl_err find_common_end(const struct pl_chat_own *o, const struct pl_conve
     if (o->part.len < begin) return not_found(c, i, "it is rendered differently alone", d);
     const char *last = o->part.data + begin;
     const size_t n = o->part.len - begin;
-    const size_t common = overlap(last, n, whole->data + begin, whole->len - begin);
+    /* the longest end of this text that the whole goes on with */
+    size_t common = n < whole->len - begin ? n : whole->len - begin;
+    while (common && memcmp(last + n - common, whole->data + begin, common) != 0)
+        common--;
     pl_jinja_strip(&said, NULL, true, true);
     const ptrdiff_t at = said.n ? pl_jinja_rfind(last, n, said.s, said.n) : (ptrdiff_t)n;
     const size_t after = at < 0 ? n : n - (size_t)at - said.n;

@@ -128,19 +128,15 @@ static bool is_changed(const struct pl_chat_own *o, size_t i, const struct pl_te
            memcmp(whole->data + turn->begin, o->part.data + less->begin, n) != 0;
 }
 
-static size_t last_answer(const struct pl_conversation *c) {
-    size_t i = c->n;
-    while (i && c->messages[i - 1].role != PL_CHAT_ASSISTANT)
-        i--;
-    return i;
-}
-
 /* Part of the words of a message is left out. Earlier answers lose their reasoning by design, and
  * system messages their flags. */
 static pl_err judge_part(struct pl_chat_own *o, const struct pl_conversation *c, size_t i,
                          struct pl_diag *d) {
     const enum pl_chat_role role = c->messages[i].role;
-    const bool earlier = role == PL_CHAT_ASSISTANT && i + 1 < last_answer(c);
+    size_t end = c->n; /* of the last answer */
+    while (end && c->messages[end - 1].role != PL_CHAT_ASSISTANT)
+        end--;
+    const bool earlier = role == PL_CHAT_ASSISTANT && i + 1 < end;
     if (!earlier && role != PL_CHAT_SYSTEM) {
         pl_diag_set(d, PL_ERR_DATA_TEMPLATE, "the template leaves out a part of message %zu (%s)",
                     i, pl_chat_role_name(role));
@@ -150,13 +146,6 @@ static pl_err judge_part(struct pl_chat_own *o, const struct pl_conversation *c,
     }
     o->cut_texts++;
     return PL_ERR_OK;
-}
-
-static pl_err left_out(size_t i, const char *const *keys, struct pl_diag *d) {
-    return keys == words_keys
-               ? pl_diag_set(d, PL_ERR_DATA_TEMPLATE, "the template leaves out message %zu", i)
-               : pl_diag_set(d, PL_ERR_DATA_TEMPLATE, "the template leaves out `%s` of message %zu",
-                             keys[0], i);
 }
 
 /* The messages that say something by these keys must not render as ones without them. */
@@ -177,7 +166,11 @@ static pl_err check_parts(struct pl_chat_own *o, const struct pl_conversation *c
         if (!is_suspect(o, c, i, whole)) continue;
         PL_TRY(without(&o->memory, message, keys, &less, d));
         if (!read[i]) PL_TRY(is_read(o, message, less, whole, &read[i], d));
-        if (!read[i]) return left_out(i, keys, d);
+        if (!read[i] && keys == words_keys)
+            return pl_diag_set(d, PL_ERR_DATA_TEMPLATE, "the template leaves out message %zu", i);
+        if (!read[i])
+            return pl_diag_set(d, PL_ERR_DATA_TEMPLATE,
+                               "the template leaves out `%s` of message %zu", keys[0], i);
         if (keys == words_keys) PL_TRY(judge_part(o, c, i, d));
     }
     return PL_ERR_OK;

@@ -213,14 +213,6 @@ static bool unknown_role(struct reading *r, const char *shown) {
                         spellings[r->spelling].speaker, shown);
 }
 
-/* A role that is none that is known is the program's business; the first one is told. */
-static bool note_strange(struct reading *r) {
-    struct pl_conversation *c = r->c;
-    if (r->strange && !c->strange++)
-        pl_scan_show(pl_text_str(&c->key), c->key.len, c->strange_role);
-    return true;
-}
-
 static bool read_role(struct reading *r) {
     struct pl_text *word = &r->c->key;
     char shown[PL_SHOWN];
@@ -238,7 +230,11 @@ static bool read_role(struct reading *r) {
     if (pl_conversation_role(r->c, pl_text_str(word), word->len, &r->c->messages[r->c->n - 1].role))
         return true;
     r->strange = !IS_ONE_OF(word, tool_roles) && !IS_ONE_OF(word, other_roles);
-    if (passes_on(r)) return note_strange(r);
+    if (passes_on(r)) { /* any role is the program's business; the first strange one is told */
+        if (r->strange && !r->c->strange++)
+            pl_scan_show(pl_text_str(word), word->len, r->c->strange_role);
+        return true;
+    }
     if (IS_ONE_OF(word, tool_roles))
         return pl_scan_fail(r->s, PL_ERR_DATA_FIELD, at, hint_tools,
                             "%s %zu: tool messages are not supported (`%s`)", message, r->index,
@@ -338,16 +334,13 @@ static bool read_train(struct reading *r, const char *key, bool mask) {
     return true;
 }
 
-/* A key that reaches the program as it is, with a value that says something. */
-static bool pass_on(struct reading *r) {
-    bool empty;
-    if (!pl_row_value_skip(r->s, &empty)) return false;
-    r->says_more |= !empty;
-    return true;
-}
-
 static bool read_field(struct reading *r, enum field field, const char *key, size_t key_at) {
-    if (field >= TOOLS && passes_on(r)) return pass_on(r);
+    bool empty;
+    if (field >= TOOLS && passes_on(r)) { /* it reaches the program as it is */
+        if (!pl_row_value_skip(r->s, &empty)) return false;
+        r->says_more |= !empty;
+        return true;
+    }
     if (r->seen[field] && field <= ANSWER)
         return pl_scan_fail(r->s, PL_ERR_DATA_FIELD, key_at, "keep one of them",
                             "%s %zu: key `%s` comes after another of its meaning",

@@ -8,14 +8,9 @@ const char *pl_chat_role_name(enum pl_chat_role role) {
     return names[role];
 }
 
-static int days_of(int year, int month) {
-    static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-    bool leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
-    return days[month - 1] + (month == 2 && leap);
-}
-
 bool pl_chat_date_parse(const char *text, struct pl_chat_date *out) {
     static const char form[] = "dddd-dd-dd";
+    static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
     int v[3] = {0, 0, 0}, part = 0;
     for (size_t i = 0; i < sizeof form - 1; i++) {
         if (form[i] == '-') {
@@ -27,7 +22,8 @@ bool pl_chat_date_parse(const char *text, struct pl_chat_date *out) {
         }
     }
     if (text[sizeof form - 1] || v[0] < 1 || v[1] < 1 || v[1] > 12) return false;
-    if (v[2] < 1 || v[2] > days_of(v[0], v[1])) return false;
+    const bool leap = (v[0] % 4 == 0 && v[0] % 100 != 0) || v[0] % 400 == 0;
+    if (v[2] < 1 || v[2] > days[v[1] - 1] + (v[1] == 2 && leap)) return false;
     *out = (struct pl_chat_date){v[0], v[1], v[2]};
     return true;
 }

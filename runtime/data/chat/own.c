@@ -162,12 +162,6 @@ static struct pl_jinja_map *variables(struct pl_jinja_memory *m, const struct pl
     return ok ? map : NULL;
 }
 
-/* Numbers let the program find the message that a loop is at. */
-static void number_messages(const struct pl_jinja_list *messages) {
-    for (size_t i = 0; i < messages->n; i++)
-        if (messages->items[i].kind == PL_JINJA_MAP) messages->items[i].map->part = (uint32_t)i + 1;
-}
-
 pl_err pl_chat_program_render(const struct pl_chat_program *p, struct pl_jinja_memory *m,
                               const struct pl_chat_request *r, struct pl_text *out,
                               struct pl_jinja_spans *spans, struct pl_diag *d) {
@@ -187,7 +181,10 @@ pl_err pl_chat_program_render(const struct pl_chat_program *p, struct pl_jinja_m
     if (r->turns && r->messages.kind == PL_JINJA_LIST) {
         in.parts = r->turns;
         in.n_parts = r->messages.list->n;
-        number_messages(r->messages.list);
+        /* numbers let the program find the message that a loop is at */
+        for (size_t i = 0; i < in.n_parts; i++)
+            if (r->messages.list->items[i].kind == PL_JINJA_MAP)
+                r->messages.list->items[i].map->part = (uint32_t)i + 1;
     }
     pl_err err = pl_jinja_render(program, m, &in, out, spans, d);
     pl_jinja_arena_release(&m->arena, &mark);

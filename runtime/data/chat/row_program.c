@@ -10,14 +10,6 @@ static const char *const date_formats[] = {[PL_CHAT_DATE_NONE] = "",
                                            [PL_CHAT_DATE_LONG] = "%d %B %Y",
                                            [PL_CHAT_DATE_ISO] = "%Y-%m-%d"};
 
-/* The variable that a mark becomes. */
-static void write_mark(const struct pl_chat_template *t, char c, struct pl_text *out) {
-    if (c == *PL_CHAT_BOS || c == *PL_CHAT_EOS)
-        pl_text_add(out, c == *PL_CHAT_BOS ? "bos_token" : "eos_token");
-    else
-        pl_text_addf(out, "strftime_now('%s')", date_formats[t->date]);
-}
-
 static void write_quoted(const char *s, size_t n, struct pl_text *out) {
     pl_text_add(out, "'");
     for (size_t i = 0; i < n; i++) {
@@ -37,8 +29,10 @@ static void write_literal(const struct pl_chat_template *t, const char *s, struc
         pl_text_add(out, join);
         if (n)
             write_quoted(s, n, out);
+        else if (*s == *PL_CHAT_DATE)
+            pl_text_addf(out, "strftime_now('%s')", date_formats[t->date]);
         else
-            write_mark(t, *s, out);
+            pl_text_add(out, *s == *PL_CHAT_BOS ? "bos_token" : "eos_token");
         s += n ? n : 1;
     }
 }
