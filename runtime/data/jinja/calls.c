@@ -1,27 +1,15 @@
 /* calls.c - functions, methods and macros with their arguments. */
 #include "runtime/data/jinja/run.h"
 
-/* The place of a parameter's name; PL_JINJA_PARAMETERS = f has none of this name. */
-static size_t parameter_of(const struct pl_jinja_function *f, const struct pl_jinja_value *name) {
-    size_t k = 0;
-    while (k < PL_JINJA_PARAMETERS && f->parameters[k] && !pl_jinja_is(name, f->parameters[k]))
-        k++;
-    return k < PL_JINJA_PARAMETERS && f->parameters[k] ? k : PL_JINJA_PARAMETERS;
-}
-
-static size_t count_parameters(const struct pl_jinja_function *f) {
-    size_t k = 0;
-    while (k < PL_JINJA_PARAMETERS && f->parameters[k])
-        k++;
-    return k;
-}
-
 static bool bind_keywords(struct pl_jinja_run *r, const struct pl_jinja_function *f,
                           struct pl_jinja_call *c) {
     for (size_t i = 0; c->keywords && i < c->keywords->n; i++) {
         const struct pl_jinja_entry *e = &c->keywords->entries[i];
-        size_t k = parameter_of(f, &e->key);
-        if (k == PL_JINJA_PARAMETERS || c->arg[k].kind != PL_JINJA_ABSENT)
+        size_t k = 0;
+        while (k < PL_JINJA_PARAMETERS && f->parameters[k] &&
+               !pl_jinja_is(&e->key, f->parameters[k]))
+            k++;
+        if (k == PL_JINJA_PARAMETERS || !f->parameters[k] || c->arg[k].kind != PL_JINJA_ABSENT)
             return pl_jinja_fail(r, "%s() takes no keyword argument '%.*s'", f->name, (int)e->key.n,
                                  e->key.s);
         c->arg[k] = e->value;
@@ -34,7 +22,10 @@ bool pl_jinja_invoke(struct pl_jinja_run *r, const struct pl_jinja_function *f,
     if (!pl_jinja_spend(r, PL_JINJA_STEP_UNITS)) return false;
     if (!f->call) return pl_jinja_fail(r, "`%s` is not supported", f->name);
     if (f->required < 0) return f->call(r, c, out);
-    if (c->n > count_parameters(f)) return pl_jinja_fail(r, "%s(): too many arguments", f->name);
+    size_t most = 0;
+    while (most < PL_JINJA_PARAMETERS && f->parameters[most])
+        most++;
+    if (c->n > most) return pl_jinja_fail(r, "%s(): too many arguments", f->name);
     for (size_t i = 0; i < c->n; i++)
         c->arg[i] = c->positional[i];
     if (!bind_keywords(r, f, c)) return false;

@@ -273,13 +273,6 @@ static void put_title(struct casing *x, uint32_t c) {
     x->to += pl_utf8_put((uint32_t)utf8proc_totitle((utf8proc_int32_t)c), x->to);
 }
 
-static void put_swapped(struct casing *x, uint32_t c, size_t at) {
-    if (category(c) == UTF8PROC_CATEGORY_LU)
-        put_lower(x, c, at);
-    else
-        put_upper(x, c);
-}
-
 bool pl_jinja_recase(struct pl_jinja_arena *a, const struct pl_jinja_value *v,
                      enum pl_jinja_case how, struct pl_jinja_value *out, uint32_t *unknown) {
     /* the longest: two bytes become three characters of two bytes */
@@ -295,10 +288,9 @@ bool pl_jinja_recase(struct pl_jinja_arena *a, const struct pl_jinja_value *v,
     for (size_t i = 0, length; i < v->n; i += length) {
         length = pl_utf8_next(v->s + i, &c);
         bool title = first && (how == PL_JINJA_TITLE || how == PL_JINJA_CAPITALIZE);
-        if (how == PL_JINJA_UPPER)
+        const bool swapped = how == PL_JINJA_SWAPCASE && category(c) != UTF8PROC_CATEGORY_LU;
+        if (how == PL_JINJA_UPPER || swapped)
             put_upper(&x, c);
-        else if (how == PL_JINJA_SWAPCASE)
-            put_swapped(&x, c, i);
         else if (title)
             put_title(&x, c);
         else

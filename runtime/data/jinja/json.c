@@ -51,13 +51,6 @@ static bool write_string(struct writer *w, const struct pl_jinja_value *v) {
     return add(w, v->s + plain, v->n - plain) && add(w, "\"", 1);
 }
 
-static bool write_float(struct writer *w, double f) {
-    char text[PL_JINJA_FLOAT_ROOM];
-    const char *name = isnan(f) ? "NaN" : isinf(f) ? f > 0 ? "Infinity" : "-Infinity" : NULL;
-    return name ? add(w, name, strlen(name))
-                : add(w, text, pl_jinja_float_repr(pl_jinja_meter(w->r), f, text));
-}
-
 static bool new_line(struct writer *w) {
     if (w->indent.kind == PL_JINJA_ABSENT) return true;
     if (!add(w, "\n", 1)) return false;
@@ -133,7 +126,9 @@ static bool write_value(struct writer *w, const struct pl_jinja_value *v) {
     case PL_JINJA_INT:
         return add(w, text, (size_t)snprintf(text, sizeof text, "%lld", (long long)v->i));
     case PL_JINJA_FLOAT:
-        return write_float(w, v->f);
+        if (isnan(v->f)) return add(w, "NaN", 3);
+        if (isinf(v->f)) return add(w, v->f > 0 ? "Infinity" : "-Infinity", v->f > 0 ? 8 : 9);
+        return add(w, text, pl_jinja_float_repr(pl_jinja_meter(w->r), v->f, text));
     case PL_JINJA_STRING:
         return write_string(w, v);
     case PL_JINJA_MAP:

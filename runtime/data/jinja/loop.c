@@ -50,12 +50,6 @@ static const struct {
     {"depth0", DEPTH0}, {"previtem", PREV}, {"nextitem", AFTER},
 };
 
-static void or_undefined(struct pl_jinja_value *v, const char *name) {
-    if (v->kind == PL_JINJA_ABSENT)
-        *v = (struct pl_jinja_value){
-            .kind = PL_JINJA_UNDEFINED, .s = name, .n = (uint32_t)strlen(name)};
-}
-
 static bool member_of_loop(struct pl_jinja_run *r, struct pl_jinja_loop *l, enum loop_member m,
                            struct pl_jinja_value *out) {
     if ((m == LAST || m == AFTER) && !peek_next(r, l)) return false;
@@ -104,7 +98,9 @@ bool pl_jinja_loop_member(struct pl_jinja_run *r, struct pl_jinja_loop *loop, co
     for (size_t i = 0; i < sizeof loop_members / sizeof *loop_members; i++) {
         if (!pl_jinja_named(name, n, loop_members[i].name)) continue;
         if (!member_of_loop(r, loop, loop_members[i].member, out)) return false;
-        or_undefined(out, loop_members[i].name);
+        if (out->kind != PL_JINJA_ABSENT) return true;
+        *out = pl_jinja_literal(loop_members[i].name);
+        out->kind = PL_JINJA_UNDEFINED;
         return true;
     }
     if (pl_jinja_named(name, n, "cycle") || pl_jinja_named(name, n, "changed"))

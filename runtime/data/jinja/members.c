@@ -25,15 +25,6 @@ static bool changes_its_value(const struct pl_jinja_value *v, const char *name, 
     return false;
 }
 
-static bool bind_method(struct pl_jinja_run *r, const struct pl_jinja_value *v,
-                        const struct pl_jinja_function *f, struct pl_jinja_value *out) {
-    struct pl_jinja_bound *b = pl_jinja_alloc(r->arena, sizeof *b);
-    if (!b) return pl_jinja_fail_memory(r);
-    *b = (struct pl_jinja_bound){*v, f};
-    *out = (struct pl_jinja_value){.kind = PL_JINJA_METHOD, .method = b};
-    return true;
-}
-
 bool pl_jinja_member(struct pl_jinja_run *r, const struct pl_jinja_value *v, const char *name,
                      size_t n, struct pl_jinja_value *out) {
     *out = (struct pl_jinja_value){0};
@@ -57,7 +48,11 @@ bool pl_jinja_member(struct pl_jinja_run *r, const struct pl_jinja_value *v, con
     if (!f) return true;
     if (!f->call)
         return pl_jinja_fail(r, "`%s` of a %s is not supported", f->name, pl_jinja_type_name(v));
-    return bind_method(r, v, f, out);
+    struct pl_jinja_bound *b = pl_jinja_alloc(r->arena, sizeof *b);
+    if (!b) return pl_jinja_fail_memory(r);
+    *b = (struct pl_jinja_bound){*v, f};
+    *out = (struct pl_jinja_value){.kind = PL_JINJA_METHOD, .method = b};
+    return true;
 }
 
 /* v[key] where v has items: false in *found: it has no such one. */

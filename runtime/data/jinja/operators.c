@@ -135,14 +135,6 @@ bool pl_jinja_escape(struct pl_jinja_run *r, struct pl_jinja_value *v) {
     return true;
 }
 
-static bool add_strings(struct pl_jinja_run *r, const struct pl_jinja_value *a,
-                        const struct pl_jinja_value *b, struct pl_jinja_value *out) {
-    struct pl_jinja_value x = *a, y = *b;
-    if ((a->markup || b->markup) && (!pl_jinja_escape(r, &x) || !pl_jinja_escape(r, &y)))
-        return false;
-    return pl_jinja_join(r, &x, &y, out);
-}
-
 /* The text that is there is doubled until the rest is shorter. */
 static bool repeat_text(struct pl_jinja_run *r, const struct pl_jinja_value *v, uint64_t times,
                         struct pl_jinja_value *out) {
@@ -223,7 +215,12 @@ bool pl_jinja_binary(struct pl_jinja_run *r, enum pl_jinja_op op, const struct p
     bool strings = a->kind == PL_JINJA_STRING && b->kind == PL_JINJA_STRING;
     bool lists = can_repeat(a) && can_repeat(b) && a->kind == b->kind && a->sequence == b->sequence;
     if (pl_jinja_is_number(a) && pl_jinja_is_number(b)) return number_binary(r, op, a, b, out);
-    if (op == PL_JINJA_ADD && strings) return add_strings(r, a, b, out);
+    if (op == PL_JINJA_ADD && strings) {
+        struct pl_jinja_value x = *a, y = *b;
+        if ((a->markup || b->markup) && (!pl_jinja_escape(r, &x) || !pl_jinja_escape(r, &y)))
+            return false;
+        return pl_jinja_join(r, &x, &y, out);
+    }
     if (op == PL_JINJA_ADD && lists) return concat_lists(r, a, b, out);
     if (op == PL_JINJA_MUL && can_repeat(a) && pl_jinja_integer(b, &times))
         return repeat(r, a, times, out);

@@ -279,12 +279,6 @@ static struct pl_jinja_node *read_text_or_print(struct pl_jinja_parser *p) {
     return n;
 }
 
-static bool ends_here(const struct pl_jinja_parser *p, const char *const *ends) {
-    for (; *ends; ends++)
-        if (pl_jinja_sees_name(p, *ends)) return true;
-    return false;
-}
-
 /* Statements up to a tag of one of these names; the cursor is left at the name. `ends` NULL: up to
  * the end of the program. */
 static bool read_statements(struct pl_jinja_parser *p, const char *const *ends,
@@ -298,7 +292,8 @@ static bool read_statements(struct pl_jinja_parser *p, const char *const *ends,
                                             ends[ends[1] && ends[2] ? 2 : 0]);
         } else if (kind == PL_JINJA_TOKEN_BLOCK_BEGIN) {
             p->at++;
-            if (ends && ends_here(p, ends)) return true;
+            for (const char *const *end = ends; end && *end; end++)
+                if (pl_jinja_sees_name(p, *end)) return true;
             n = read_statement(p);
         } else {
             n = read_text_or_print(p);

@@ -271,12 +271,6 @@ static enum argument argument_kind(const struct pl_jinja_parser *p) {
                : POSITIONAL;
 }
 
-static struct pl_jinja_node *read_argument(struct pl_jinja_parser *p, enum argument kind) {
-    return kind == POSITIONAL ? pl_jinja_parse_expression(p, true)
-           : kind == BY_NAME  ? read_keyword(p)
-                              : read_spread(p, kind == FROM_MAP);
-}
-
 /* Past the opening bracket: arguments and the closing one. */
 static bool read_arguments(struct pl_jinja_parser *p, struct pl_jinja_node **out) {
     struct pl_jinja_chain items = {NULL, out};
@@ -289,7 +283,10 @@ static bool read_arguments(struct pl_jinja_parser *p, struct pl_jinja_node **out
         if ((kind < before && !after_list) || (kind == before && kind >= FROM_LIST))
             return pl_jinja_refuse(p, "arguments in this order are not supported");
         if (!after_list) before = kind;
-        if (!pl_jinja_chain_add(&items, read_argument(p, kind))) return false;
+        struct pl_jinja_node *n = kind == POSITIONAL ? pl_jinja_parse_expression(p, true)
+                                  : kind == BY_NAME  ? read_keyword(p)
+                                                     : read_spread(p, kind == FROM_MAP);
+        if (!pl_jinja_chain_add(&items, n)) return false;
     }
     p->at++;
     return true;

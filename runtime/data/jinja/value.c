@@ -223,11 +223,6 @@ static bool equal_maps(struct pl_jinja_meter *m, const struct pl_jinja_map *a,
     return true;
 }
 
-static bool equal_text(struct pl_jinja_meter *m, const struct pl_jinja_value *a,
-                       const struct pl_jinja_value *b) {
-    return a->n == b->n && pl_jinja_pay(m, a->n) && memcmp(a->s, b->s, a->n) == 0;
-}
-
 bool pl_jinja_equal(struct pl_jinja_meter *m, const struct pl_jinja_value *a,
                     const struct pl_jinja_value *b) {
     bool ordered;
@@ -240,7 +235,7 @@ bool pl_jinja_equal(struct pl_jinja_meter *m, const struct pl_jinja_value *a,
     case PL_JINJA_NONE:
         return true;
     case PL_JINJA_STRING:
-        return equal_text(m, a, b);
+        return a->n == b->n && pl_jinja_pay(m, a->n) && memcmp(a->s, b->s, a->n) == 0;
     case PL_JINJA_LIST:
         return a->sequence == b->sequence && equal_lists(m, a->list, b->list);
     case PL_JINJA_MAP:
@@ -369,16 +364,11 @@ static size_t slot_of(struct pl_jinja_meter *meter, const struct pl_jinja_map *m
     return at;
 }
 
-static struct pl_jinja_value *among_few(struct pl_jinja_meter *meter, const struct pl_jinja_map *m,
-                                        const struct pl_jinja_value *key) {
-    for (size_t i = 0; i < m->n; i++)
-        if (pl_jinja_equal(meter, &m->entries[i].key, key)) return &m->entries[i].value;
-    return NULL;
-}
-
 struct pl_jinja_value *pl_jinja_map_get(struct pl_jinja_meter *meter, const struct pl_jinja_map *m,
                                         const struct pl_jinja_value *key) {
-    if (!m->n_slots) return among_few(meter, m, key);
+    for (size_t i = 0; !m->n_slots && i < m->n; i++)
+        if (pl_jinja_equal(meter, &m->entries[i].key, key)) return &m->entries[i].value;
+    if (!m->n_slots) return NULL;
     uint64_t slot = m->slots[slot_of(meter, m, key, hash_value(meter, key))];
     return slot ? &m->entries[(uint32_t)slot - 1].value : NULL;
 }
