@@ -70,13 +70,6 @@ static pl_err choose_columns(struct decoding *x, const struct pl_parquet_wish *w
     return PL_ERR_OK;
 }
 
-static pl_err open_column(struct decoding *x, uint32_t i, int32_t group, struct pl_diag *d) {
-    const struct pl_parquet_node *node = &x->tree.nodes[i];
-    for (uint32_t k = 0; k < node->leaves; k++)
-        PL_TRY(pl_parquet_leaf_open(&x->leaves, node->leaf + k, group, d));
-    return PL_ERR_OK;
-}
-
 static void close_column(struct decoding *x, uint32_t i) {
     const struct pl_parquet_node *node = &x->tree.nodes[i];
     for (uint32_t k = 0; k < node->leaves; k++)
@@ -119,8 +112,11 @@ static pl_err write_group(struct decoding *x, int32_t group, struct pl_diag *d) 
     if (x->c.reader_row_group_metadata(x->reader, group, &facts) != 0 || facts.rows < 0)
         return pl_parquet_damaged(&x->leaves, x->leaves.n, "a row group has no rows", d);
     if (!facts.rows) return PL_ERR_OK;
-    for (EACH_COLUMN(x, i))
-        if (x->reads[i] || x->whole) PL_TRY(open_column(x, i, group, d));
+    for (EACH_COLUMN(x, i)) {
+        const struct pl_parquet_node *node = &x->tree.nodes[i];
+        for (uint32_t k = 0; (x->reads[i] || x->whole) && k < node->leaves; k++)
+            PL_TRY(pl_parquet_leaf_open(&x->leaves, node->leaf + k, group, d));
+    }
     for (int64_t row = 0; row < facts.rows; row++)
         PL_TRY(write_row(x, d));
     for (EACH_COLUMN(x, i)) {
@@ -130,17 +126,12 @@ static pl_err write_group(struct decoding *x, int32_t group, struct pl_diag *d) 
     return PL_ERR_OK;
 }
 
-static pl_err open_reader(struct decoding *x, FILE *file, struct pl_diag *d) {
-    struct pl_carquet_error e = {.code = 0};
-    x->reader = x->c.reader_open_file(file, NULL, &e);
-    if (x->reader) return PL_ERR_OK;
-    return pl_parquet_damaged(&x->leaves, 0, e.message, d);
-}
-
 static pl_err decode(struct decoding *x, FILE *file, const struct pl_parquet_wish *wish,
                      struct pl_diag *d) {
+    struct pl_carquet_error e = {.code = 0};
     PL_TRY(pl_carquet_load(&x->c, x->path, d));
-    PL_TRY(open_reader(x, file, d));
+    x->reader = x->c.reader_open_file(file, NULL, &e);
+    if (!x->reader) return pl_parquet_damaged(&x->leaves, 0, e.message, d);
     PL_TRY(pl_parquet_tree_make(&x->tree, &x->c, x->c.reader_schema(x->reader), x->path, d));
     PL_TRY(pl_parquet_leaves_create(&x->leaves, &x->c, x->reader, &x->tree, x->path, d));
     PL_TRY(choose_columns(x, wish, d));

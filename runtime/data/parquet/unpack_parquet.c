@@ -51,11 +51,6 @@ static void decode_alone(const void *work, void *answer) {
     decode(w, answer);
 }
 
-static pl_err no_process(const struct work *w, struct pl_diag *d) {
-    return pl_diag_at(d, pl_err_of_errno(PL_ERR_DATA_FILE), w->path, 0, 0,
-                      "no process to decode the Parquet file: %s", strerror(errno));
-}
-
 /* The process ended without an answer. */
 static pl_err died(const struct work *w, int status, struct pl_diag *d) {
     const int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
@@ -76,7 +71,8 @@ static pl_err ask_process(const struct work *w, uint64_t *bytes, struct pl_diag 
     int status = 0;
     switch (pl_child_ask(decode_alone, w, &a, sizeof a, &status)) {
     case PL_CHILD_NONE:
-        return no_process(w, d);
+        return pl_diag_at(d, pl_err_of_errno(PL_ERR_DATA_FILE), w->path, 0, 0,
+                          "no process to decode the Parquet file: %s", strerror(errno));
     case PL_CHILD_DIED:
         return died(w, status, d);
     case PL_CHILD_ANSWERED:
