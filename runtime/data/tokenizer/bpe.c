@@ -72,12 +72,6 @@ void pl_bpe_finish(struct pl_bpe *b) {
     *b = (struct pl_bpe){0};
 }
 
-/* A megabyte, which readers that encode nothing do without. */
-static bool need_cache(struct pl_bpe_scratch *s) {
-    if (!s->cache) s->cache = pl_calloc(CACHE_ENTRIES, sizeof *s->cache);
-    return s->cache != NULL;
-}
-
 void pl_bpe_scratch_finish(struct pl_bpe_scratch *s) {
     free(s->cache);
     free(s->symbols);
@@ -226,13 +220,6 @@ static void heap_push(struct pl_bpe_scratch *s, uint64_t v) {
     s->heap[at] = v;
 }
 
-static uint64_t heap_pop(struct pl_bpe_scratch *s) {
-    uint64_t top = s->heap[0];
-    s->heap[0] = s->heap[--s->n_heap];
-    if (s->n_heap) sift_down(s->heap, s->n_heap, 0);
-    return top;
-}
-
 /* Ranks symbol `at` with the one after it. */
 static void rank_pair(const struct pl_bpe *b, struct pl_bpe_scratch *s, uint32_t at) {
     struct pl_bpe_symbol *y = &s->symbols[at];
@@ -283,7 +270,9 @@ static void merge_at(const struct pl_bpe *b, struct pl_bpe_scratch *s, uint32_t 
 static bool merge_by_heap(const struct pl_bpe *b, struct pl_bpe_scratch *s) {
     if (!heap_fill(b, s)) return false;
     while (s->n_heap) {
-        uint64_t top = heap_pop(s);
+        const uint64_t top = s->heap[0];
+        s->heap[0] = s->heap[--s->n_heap];
+        if (s->n_heap) sift_down(s->heap, s->n_heap, 0);
         /* an entry whose pair has changed since has another rank */
         if (s->symbols[(uint32_t)top].rank == top >> 32) merge_at(b, s, (uint32_t)top);
     }
@@ -380,7 +369,9 @@ static pl_err encode_stretch(const struct pl_bpe *b, struct pl_bpe_scratch *s,
     bool ok, small = piece->n <= PL_BPE_CACHED_BYTES;
     struct pl_bpe_cached *c = NULL;
     if (small) {
-        if (!need_cache(s)) return pl_host_oom(d, "a cache of words");
+        /* it is a megabyte, which readers that encode nothing do without */
+        if (!s->cache) s->cache = pl_calloc(CACHE_ENTRIES, sizeof *s->cache);
+        if (!s->cache) return pl_host_oom(d, "a cache of words");
         c = &s->cache[pl_hash_bytes(piece->s, piece->n) & (CACHE_ENTRIES - 1)];
         if (c->n_bytes == piece->n && memcmp(c->bytes, piece->s, piece->n) == 0) {
             if (add_cached(c, piece, out)) return PL_ERR_OK;

@@ -27,19 +27,14 @@ pl_err pl_fields_open(struct pl_fields *f, const json_t *v, const char *name, co
     return PL_ERR_OK;
 }
 
-static bool is_listed(const char *key, va_list names) {
-    bool found = false;
-    for (const char *name; !found && (name = va_arg(names, const char *));)
-        found = strcmp(name, key) == 0;
-    return found;
-}
-
 pl_err pl_fields_known(const struct pl_fields *f, ...) {
     void *i = json_object_iter((json_t *)(uintptr_t)f->object);
     for (; i; i = json_object_iter_next((json_t *)(uintptr_t)f->object, i)) {
         va_list names;
         va_start(names, f);
-        bool known = is_listed(json_object_iter_key(i), names);
+        bool known = false;
+        for (const char *name; !known && (name = va_arg(names, const char *));)
+            known = strcmp(name, json_object_iter_key(i)) == 0;
         va_end(names);
         if (!known)
             return pl_diag_set(f->d, PL_ERR_TOKENIZER_UNSUPPORTED,

@@ -25,17 +25,15 @@ static bool is_there(const char *directory, const char *name) {
     return there;
 }
 
-static bool ends_in(const char *name, const char *end) {
-    const size_t n = strlen(name), k = strlen(end);
-    return n > k && strcmp(name + n - k, end) == 0;
-}
-
 /* The first file NAME.tiktoken into *out. */
 static void find_tiktoken(const char *directory, struct pl_text *out) {
     DIR *dir = opendir(directory);
     if (!dir) return;
-    for (const struct dirent *e; !out->len && (e = readdir(dir)) != NULL;)
-        if (ends_in(e->d_name, ".tiktoken")) pl_text_addf(out, "%.200s", e->d_name);
+    for (const struct dirent *e; !out->len && (e = readdir(dir)) != NULL;) {
+        const char *dot = strrchr(e->d_name, '.');
+        if (dot && dot != e->d_name && strcmp(dot, ".tiktoken") == 0)
+            pl_text_addf(out, "%.200s", e->d_name);
+    }
     closedir(dir);
 }
 

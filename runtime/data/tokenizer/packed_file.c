@@ -15,11 +15,6 @@
 #define GZIP_MOST_TIMES 100
 #define GZIP_FREE_BYTES ((size_t)1 << 20)
 
-static bool is_bomb(gzFile z, size_t bytes) {
-    const z_off_t packed = gzoffset(z);
-    return bytes > GZIP_FREE_BYTES && packed >= 0 && bytes / GZIP_MOST_TIMES > (size_t)packed;
-}
-
 static pl_err read_stream(gzFile z, const char *path, struct pl_text *out, struct pl_diag *d) {
     enum { BLOCK = 1 << 16 };
     char *block = pl_malloc(BLOCK);
@@ -30,12 +25,14 @@ static pl_err read_stream(gzFile z, const char *path, struct pl_text *out, struc
         return pl_host_oom(d, path);
     }
     while (err == PL_ERR_OK && (n = gzread(z, block, BLOCK)) > 0) {
+        const z_off_t packed = gzoffset(z);
         pl_text_addn(out, block, (size_t)n);
         if (out->failed) err = pl_host_oom(d, path);
         if (out->len > FILE_MOST_BYTES)
             err = pl_diag_at(d, PL_ERR_TOKENIZER_FILE, path, 0, 0, "the file is above %zu MiB",
                              FILE_MOST_BYTES >> 20);
-        else if (is_bomb(z, out->len))
+        else if (out->len > GZIP_FREE_BYTES && packed >= 0 &&
+                 out->len / GZIP_MOST_TIMES > (size_t)packed)
             err = pl_diag_at(d, PL_ERR_TOKENIZER_FILE, path, 0, 0,
                              "unpacked the file is above %d times its size", GZIP_MOST_TIMES);
     }

@@ -80,11 +80,6 @@ struct merge_text {
     size_t n[2];
 };
 
-static void finish_merge(struct merge_text *m) {
-    pl_text_finish(&m->whole);
-    pl_text_finish(&m->right);
-}
-
 /* The pair between the brackets at the cursor. */
 static bool read_pair(struct pl_scan *s, struct merge_text *m) {
     struct pl_text *const sides[] = {&m->whole, &m->right};
@@ -160,26 +155,13 @@ static pl_err read_merges(struct pl_tokenizer *t, const struct pl_fields *f,
     if (!joined || !pl_bpe_reserve(&t->bpe, (uint32_t)doc->merges.elements)) err = no_memory(f->d);
     for (bool more = pl_scan_enter_array(&s); more && err == PL_ERR_OK; number++)
         if ((more = pl_scan_next_element(&s))) err = read_merge(t, &s, &m, number, joined, f->d);
-    finish_merge(&m);
+    pl_text_finish(&m.whole);
+    pl_text_finish(&m.right);
     free(joined);
     return err;
 }
 
 /* --- the model -------------------------------------------------------------------------------- */
-
-static void fill_singles(struct pl_bpe *b, bool fallback) {
-    for (unsigned c = 0; c < 256; c++) {
-        char byte = (char)c;
-        b->single[c] = c < 0x80 || b->byte_level ? pl_vocab_find(b->vocab, &byte, 1) : -1;
-    }
-    pl_tokenizer_byte_pieces(b->vocab, fallback, b->fallback);
-}
-
-static bool covers_all_bytes(const struct pl_bpe *b) {
-    for (unsigned c = 0; c < 256; c++)
-        if (b->single[c] < 0) return false;
-    return b->byte_level;
-}
 
 static pl_err read_unknown(struct pl_tokenizer *t, const struct pl_fields *f) {
     const char *s;
@@ -188,7 +170,10 @@ static pl_err read_unknown(struct pl_tokenizer *t, const struct pl_fields *f) {
     if (!pl_fields_get(f, "unk_token")) return PL_ERR_OK;
     PL_TRY(pl_fields_string(f, "unk_token", &s, &n));
     t->bpe.unk = pl_vocab_find(&t->model, s, n);
-    if (t->bpe.unk >= 0 || covers_all_bytes(&t->bpe)) return PL_ERR_OK;
+    bool covers_all = t->bpe.byte_level;
+    for (unsigned c = 0; c < 256 && covers_all; c++)
+        covers_all = t->bpe.single[c] >= 0;
+    if (t->bpe.unk >= 0 || covers_all) return PL_ERR_OK;
     return pl_fields_wrong(f, "unk_token", "is not in the vocabulary");
 }
 
@@ -255,7 +240,11 @@ static pl_err parse_bpe(struct pl_tokenizer *t, const struct pl_fields *f,
         PL_TRY(make_bytes(t, f->d));
         t->bpe.vocab = &t->bytes;
     }
-    fill_singles(&t->bpe, fallback);
+    for (unsigned c = 0; c < 256; c++) {
+        const bool single = c < 0x80 || t->bpe.byte_level;
+        t->bpe.single[c] = single ? pl_vocab_find(t->bpe.vocab, &(char){(char)c}, 1) : -1;
+    }
+    pl_tokenizer_byte_pieces(t->bpe.vocab, fallback, t->bpe.fallback);
     PL_TRY(read_unknown(t, f));
     add_boundary(t);
     pl_bpe_find_joins(&t->bpe);

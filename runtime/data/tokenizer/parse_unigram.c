@@ -76,14 +76,6 @@ static double read_score(const struct list_reader *r, const char *s, size_t n) {
     return *s == '-' ? -score : score;
 }
 
-static void fill_powers(double *powers) {
-    char text[16];
-    for (int i = 0; i <= MOST_POWER; i++) {
-        snprintf(text, sizeof text, "1e%d", i);
-        powers[i] = strtod(text, NULL);
-    }
-}
-
 /* --- pieces ----------------------------------------------------------------------------------- */
 
 static pl_err no_pair(const struct list_reader *r, uint32_t number, const char *what) {
@@ -129,7 +121,11 @@ static pl_err read_list(struct list_reader *r, const struct pl_fields *f,
     if (doc->vocab.elements > PL_VOCAB_MOST_IDS) return pl_fields_wrong(f, "vocab", "is too long");
     u->pieces = pl_calloc(doc->vocab.elements, sizeof *u->pieces);
     if (!u->pieces) return pl_host_oom(r->d, "the vocabulary of a tokenizer");
-    fill_powers(r->powers);
+    for (int i = 0; i <= MOST_POWER; i++) {
+        char text[16];
+        snprintf(text, sizeof text, "1e%d", i);
+        r->powers[i] = strtod(text, NULL);
+    }
     pl_err err = read_pairs(r, doc);
     pl_text_finish(&r->piece);
     /* the block of the vocabulary stays where it is from here on */

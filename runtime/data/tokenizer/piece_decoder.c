@@ -165,10 +165,6 @@ static void unspace(const struct pl_decoder_step *step, const struct pl_piece_li
     }
 }
 
-static void fuse(const struct pl_piece_list *from, struct pl_piece_list *to) {
-    pl_piece_list_add(to, pl_text_str(&from->text), from->text.len);
-}
-
 static pl_err run_step(const struct pl_decoder_step *step, struct pl_pattern_scratch *ps,
                        const struct pl_piece_list *from, struct pl_piece_list *to,
                        struct pl_diag *d) {
@@ -182,7 +178,7 @@ static pl_err run_step(const struct pl_decoder_step *step, struct pl_pattern_scr
         fall_back(from, to);
         break;
     case PL_DECODER_FUSE:
-        fuse(from, to);
+        pl_piece_list_add(to, pl_text_str(&from->text), from->text.len);
         break;
     case PL_DECODER_STRIP:
         strip(step, from, to);

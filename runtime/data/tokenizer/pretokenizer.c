@@ -133,10 +133,6 @@ static pl_err split_words(const struct walk *w, uint32_t step, const struct pl_s
     return PL_ERR_OK;
 }
 
-static bool starts_with(const struct pl_span *t, const struct pl_pretokenizer_step *step) {
-    return t->n >= step->n_replacement && memcmp(t->s, step->replacement, step->n_replacement) == 0;
-}
-
 static pl_err changed(const struct walk *w, const struct pl_span_buf *b) {
     if (!b->failed) return PL_ERR_OK;
     return pl_host_oom(w->d, "the words of a text");
@@ -167,7 +163,9 @@ static pl_err run_metaspace(const struct walk *w, uint32_t step, const struct pl
     bool prepends = t->prepend == PL_PREPEND_ALWAYS ||
                     (t->prepend == PL_PREPEND_FIRST && pl_span_origin(in, 0) == 0);
     b->n = 0;
-    if (prepends && in->s[0] != ' ' && !starts_with(in, t))
+    const bool marked =
+        in->n >= t->n_replacement && memcmp(in->s, t->replacement, t->n_replacement) == 0;
+    if (prepends && in->s[0] != ' ' && !marked)
         pl_span_buf_add(b, t->replacement, t->n_replacement, pl_span_origin(in, 0));
     for (size_t i = 0; i < in->n;) {
         const char *space = memchr(in->s + i, ' ', in->n - i);

@@ -143,20 +143,15 @@ pl_err pl_tokenizer_encode(const struct pl_tokenizer *t, struct pl_tokenizer_scr
 
 /* --- decoding --------------------------------------------------------------------------------- */
 
-/* The text of a token as decoding sees it. */
-static const char *shown_piece(const struct pl_tokenizer *t, int64_t id, size_t *n) {
-    const char *s = pl_vocab_piece(&t->shown, id, n);
-    if (!s) s = pl_vocab_piece(&t->added, id, n);
-    return s ? s : pl_vocab_piece(&t->model, id, n);
-}
-
 pl_err pl_tokenizer_decode(const struct pl_tokenizer *t, const int32_t *ids, uint64_t n,
                            bool skip_special, struct pl_text *out, struct pl_diag *d) {
     struct pl_piece_list list = {0};
     pl_err err = PL_ERR_OK;
     for (uint64_t i = 0; i < n; i++) {
         size_t length;
-        const char *s = shown_piece(t, ids[i], &length);
+        const char *s = pl_vocab_piece(&t->shown, ids[i], &length);
+        if (!s) s = pl_vocab_piece(&t->added, ids[i], &length);
+        if (!s) s = pl_vocab_piece(&t->model, ids[i], &length);
         if (!s) {
             err = pl_diag_set(d, PL_ERR_TOKENIZER_INPUT, "id %ld, number %llu, is no token",
                               (long)ids[i], (unsigned long long)i);
