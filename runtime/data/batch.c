@@ -84,13 +84,6 @@ static pl_err take_part(struct pl_step_batch *b, uint64_t begin, uint64_t end, s
     return PL_ERR_OK;
 }
 
-static uint64_t end_of_part(const struct pl_sample *row, uint64_t begin) {
-    uint64_t end = begin + 1;
-    while (end < row->n && !pl_label_begins_part(row->labels[end]))
-        end++;
-    return end;
-}
-
 /* The answer of the sample at `from` after the prompt of the one at `to`: a sample of its own. */
 static pl_err join(struct pl_step_batch *b, uint64_t to, uint64_t from, uint64_t most,
                    struct pl_diag *d) {
@@ -155,20 +148,15 @@ static pl_err append_group(struct pl_step_batch *b, const struct pl_batch_source
         b->weights[b->n] = (struct pl_target_weights){.all = 1};
         b->samples[b->n].n = 0;
         if (begin < b->row.n) {
-            const uint64_t end = end_of_part(&b->row, begin);
+            uint64_t end = begin + 1;
+            while (end < b->row.n && !pl_label_begins_part(b->row.labels[end]))
+                end++;
             PL_TRY(take_part(b, begin, end, d));
             begin = end;
         }
         b->n++;
     }
     b->rows++;
-    return PL_ERR_OK;
-}
-
-static pl_err end_groups(struct pl_step_batch *b, const struct pl_grouping *g, struct pl_diag *d) {
-    if (g->exchange) PL_TRY(add_partners(b, g, d));
-    for (uint64_t i = 0; i < b->n; i += g->samples)
-        count_group(b, i, g->samples, g->trains_prompts);
     return PL_ERR_OK;
 }
 
@@ -216,7 +204,10 @@ static void sort_by_slot(struct pl_step_batch *b) {
  * */
 static pl_err end(struct pl_step_batch *b, const struct pl_batch_source *from, struct pl_diag *d) {
     uint64_t used = 0;
-    if (from->grouping.samples) PL_TRY(end_groups(b, &from->grouping, d));
+    const struct pl_grouping *g = &from->grouping;
+    if (g->samples && g->exchange) PL_TRY(add_partners(b, g, d));
+    for (uint64_t i = 0; g->samples && i < b->n; i += g->samples)
+        count_group(b, i, g->samples, g->trains_prompts);
     for (uint64_t i = 0; i < b->n; i++)
         used = pl_u64_max(used, b->slot[i] + 1);
     b->slots = used;
@@ -316,10 +307,6 @@ static void add_sample(struct pl_micro_batch *mb, const struct pl_step_batch *b,
     mb->max_len = pl_u64_max(mb->max_len, s->n);
 }
 
-static bool has_room(const struct pl_micro_batch *mb, const struct pl_sample *s) {
-    return mb->n_seqs < mb->cap_seqs && s->n <= mb->cap_tokens - mb->n_tokens;
-}
-
 static bool takes(const struct pl_micro_batch *mb, const struct pl_member *m) {
     return mb->members == PL_MEMBERS_ALL || m->is_partner == (mb->members == PL_MEMBERS_PARTNERS);
 }
@@ -341,13 +328,14 @@ pl_err pl_micro_batch_fill(struct pl_micro_batch *mb, const struct pl_step_batch
     uint64_t end = b->slot_start[pl_u64_min(first + n, b->slots)];
     for (uint64_t k = b->slot_start[pl_u64_min(first, b->slots)]; k < end; k++) {
         uint64_t i = b->by_slot[k];
-        if (!b->samples[i].n || !takes(mb, &b->members[i])) continue;
-        if (!has_room(mb, &b->samples[i])) /* B3 */
+        const struct pl_sample *s = &b->samples[i];
+        if (!s->n || !takes(mb, &b->members[i])) continue;
+        if (mb->n_seqs >= mb->cap_seqs || s->n > mb->cap_tokens - mb->n_tokens) /* B3 */
             return pl_diag_set(d, PL_ERR_PLAN_BROKEN,
                                "a micro-batch of %llu tokens and %llu samples was planned, and a "
                                "sample of %llu tokens is too much for it",
                                (unsigned long long)mb->cap_tokens, (unsigned long long)mb->cap_seqs,
-                               (unsigned long long)b->samples[i].n);
+                               (unsigned long long)s->n);
         add_sample(mb, b, i);
     }
     return PL_ERR_OK;

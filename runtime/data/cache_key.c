@@ -16,12 +16,6 @@ static bool make_dir(const struct pl_text *path) {
     return !path->failed && (mkdir(pl_text_str(path), 0700) == 0 || errno == EEXIST);
 }
 
-static bool make_own_dir(struct pl_text *dir) {
-    if (!pl_cache_dir(dir, true)) return false;
-    pl_text_add(dir, "/tokens");
-    return make_dir(dir);
-}
-
 void pl_cache_choose_dir(const struct pl_job *job, bool costly, struct pl_text *dir,
                          struct pl_text *why) {
     const char *wish = job->dataset_cache ? job->dataset_cache : "auto";
@@ -29,12 +23,9 @@ void pl_cache_choose_dir(const struct pl_job *job, bool costly, struct pl_text *
     struct stat st;
     dir->len = 0;
     if (strcmp(wish, "off") == 0 || (automatic && !costly)) return;
-    if (automatic) {
-        there = make_own_dir(dir);
-    } else {
-        pl_text_add(dir, wish);
-        there = make_dir(dir);
-    }
+    there = !automatic || pl_cache_dir(dir, true);
+    pl_text_add(dir, automatic ? "/tokens" : wish);
+    there = there && make_dir(dir);
     bool seen = there && stat(pl_text_str(dir), &st) == 0;
     const char *problem = seen ? pl_cache_distrust(&st) : strerror(errno);
     if (problem && (seen || !automatic))

@@ -131,14 +131,13 @@ static bool split_words(const struct pl_cache *c, struct pl_sample *out) {
     return true;
 }
 
-static bool is_label(const struct pl_cache *c, int32_t label) {
-    return label == PL_LABEL_MASKED || is_id(c, label) ||
-           (label < PL_LABEL_MASKED && label >= PL_LABEL_PART(PL_PART_FLAGS));
-}
-
 static bool check_words(const struct pl_cache *c, const struct pl_sample *s) {
-    for (uint64_t i = 0; i < s->n; i++)
-        if (!is_id(c, s->ids[i]) || !is_label(c, s->labels[i])) return false;
+    for (uint64_t i = 0; i < s->n; i++) {
+        const int32_t label = s->labels[i];
+        const bool is_part = label < PL_LABEL_MASKED && label >= PL_LABEL_PART(PL_PART_FLAGS);
+        const bool good = label == PL_LABEL_MASKED || is_part || is_id(c, label);
+        if (!good || !is_id(c, s->ids[i])) return false;
+    }
     return true;
 }
 
@@ -146,11 +145,6 @@ pl_err pl_cache_changed(const struct pl_cache *c, struct pl_diag *d) {
     pl_diag_at(d, PL_ERR_DATA_FILE, c->path, 0, 0, "the cached tokens changed under the run");
     pl_diag_hint(d, "delete the file: it is made again");
     return PL_ERR_DATA_FILE;
-}
-
-static bool read_weight(const struct pl_cache *c, uint64_t at, struct pl_sample *out) {
-    return !out->weighted || (read_at(c->fd, &out->weight, sizeof out->weight, at) &&
-                              pl_sample_weight_is_valid((double)out->weight));
 }
 
 pl_err pl_cache_read(const struct pl_cache *c, uint64_t place, uint32_t tokens,
@@ -163,8 +157,10 @@ pl_err pl_cache_read(const struct pl_cache *c, uint64_t place, uint32_t tokens,
     if (tokens > c->max_tokens) return pl_cache_changed(c, d);
     if (!pl_sample_reserve(out, tokens))
         return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a row of %u tokens", tokens);
-    bool good = read_weight(c, begin, out) && read_at(c->fd, out->ids, bytes, at) &&
-                (!wide || read_at(c->fd, out->labels, bytes, at + bytes));
+    bool good = !out->weighted || (read_at(c->fd, &out->weight, sizeof out->weight, begin) &&
+                                   pl_sample_weight_is_valid((double)out->weight));
+    good = good && read_at(c->fd, out->ids, bytes, at) &&
+           (!wide || read_at(c->fd, out->labels, bytes, at + bytes));
     out->n = tokens;
     if (good) good = wide ? check_words(c, out) : split_words(c, out);
     if (good) return PL_ERR_OK;

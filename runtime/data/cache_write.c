@@ -112,12 +112,6 @@ static void put_word(struct pl_cache_writer *w, uint32_t word) {
     w->header.words++;
 }
 
-static void put_weight(struct pl_cache_writer *w, float weight) {
-    uint32_t word;
-    memcpy(&word, &weight, sizeof word);
-    put_word(w, word);
-}
-
 static bool add_row(struct pl_cache_writer *w, struct pl_cache_row row) {
     if (w->header.rows == w->cap_rows) {
         uint64_t cap = w->cap_rows ? 2 * w->cap_rows : 1024, bytes;
@@ -132,16 +126,12 @@ static bool add_row(struct pl_cache_writer *w, struct pl_cache_row row) {
     return true;
 }
 
-static bool is_narrow(const struct pl_sample *s) {
-    for (uint64_t i = 0; i < s->n; i++)
-        if (s->labels[i] != s->ids[i] && s->labels[i] != PL_LABEL_MASKED) return false;
-    return true;
-}
-
 void pl_cache_add(struct pl_cache_writer *w, const struct pl_sample *s, uint64_t targets,
                   bool cut) {
     if (!w->part || w->error) return;
-    bool narrow = is_narrow(s);
+    bool narrow = true;
+    for (uint64_t i = 0; i < s->n; i++)
+        narrow = narrow && (s->labels[i] == s->ids[i] || s->labels[i] == PL_LABEL_MASKED);
     const uint64_t kind = 4 * (uint64_t)s->weighted + 2 * (uint64_t)cut + !narrow;
     const struct pl_cache_row row = {8 * w->header.words + kind, (uint32_t)s->n, (uint32_t)targets,
                                      pl_sample_digest(s)};
@@ -149,7 +139,9 @@ void pl_cache_add(struct pl_cache_writer *w, const struct pl_sample *s, uint64_t
         fail_write(w, ENOMEM);
         return;
     }
-    if (s->weighted) put_weight(w, s->weight);
+    uint32_t weight;
+    memcpy(&weight, &s->weight, sizeof weight);
+    if (s->weighted) put_word(w, weight);
     for (uint64_t i = 0; i < s->n; i++) {
         bool masked = narrow && s->labels[i] == PL_LABEL_MASKED;
         put_word(w, (uint32_t)s->ids[i] | (masked ? PL_CACHE_MASK : 0));

@@ -28,16 +28,13 @@ static void close_oldest(struct pl_pool *pool) {
     pl_pool_close(pool, pool->open[oldest].fd);
 }
 
-/* Other files of the process need descriptors, too. */
-static uint32_t most_open(void) {
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return PL_POOL_MOST;
-    const uint64_t quarter = (uint64_t)limit.rlim_cur / 4;
-    return (uint32_t)pl_u64_max(2, pl_u64_min(PL_POOL_MOST, quarter));
-}
-
 void pl_pool_adopt(struct pl_pool *pool, int *fd) {
-    if (!pool->most) pool->most = most_open();
+    struct rlimit limit;
+    if (!pool->most) { /* other files of the process need descriptors, too */
+        const bool known = getrlimit(RLIMIT_NOFILE, &limit) == 0;
+        const uint64_t quarter = known ? (uint64_t)limit.rlim_cur / 4 : PL_POOL_MOST;
+        pool->most = (uint32_t)pl_u64_max(2, pl_u64_min(PL_POOL_MOST, quarter));
+    }
     while (pool->n >= pool->most)
         close_oldest(pool);
     pool->open[pool->n].fd = fd;

@@ -219,23 +219,11 @@ static void end_remarks(struct pl_data *data, struct data_file *f, const struct 
     if (notes) pl_remarks_note(r, &about, notes);
 }
 
-static void tell(const struct pl_data *data, const struct data_file *f, uint64_t done) {
-    if (!data->watch) return;
-    const struct pl_data_reading at = {f->path, done, f->content_bytes, f->info.rows};
-    data->watch->reading(data->watch->ctx, &at);
-}
-
-/* Passes over the rows before those that the entry takes. */
-static pl_err skip_rows(const struct data_file *f, struct index *ix, struct pl_diag *d) {
-    for (uint64_t i = 0; i < f->skip && ix->more; i++)
-        PL_TRY(pl_split_next(&ix->split, &ix->row, &ix->more, d));
-    return PL_ERR_OK;
-}
-
 /* Parses and counts the rows of the file that the entry takes. */
 static pl_err take_rows(struct pl_data *data, struct data_file *f, struct index *ix,
                         struct pl_diag *d) {
-    PL_TRY(skip_rows(f, ix, d));
+    for (uint64_t i = 0; i < f->skip && ix->more; i++)
+        PL_TRY(pl_split_next(&ix->split, &ix->row, &ix->more, d));
     while (ix->more && f->info.rows + ix->remarks.dropped.n < f->most) {
         const struct pl_raw_row *row = &ix->row;
         data->parser.line = row->line;
@@ -244,7 +232,9 @@ static pl_err take_rows(struct pl_data *data, struct data_file *f, struct index 
                        ? report(&data->parser.scan, f, row, d)
                        : report_first(data, f, ix, d);
         PL_TRY(take_row(data, f, row, ix->sample, ix, d));
-        tell(data, f, row->offset + row->n);
+        const struct pl_data_reading at = {f->path, row->offset + row->n, f->content_bytes,
+                                           f->info.rows};
+        if (data->watch) data->watch->reading(data->watch->ctx, &at);
         PL_TRY(pl_split_next(&ix->split, &ix->row, &ix->more, d));
     }
     return PL_ERR_OK;
@@ -600,16 +590,13 @@ static pl_err read_row(struct pl_data *data, struct data_file *f, const struct s
     return PL_ERR_OK;
 }
 
-/* Packing has counted on the tokens that a row of a cache says it has. */
-static bool is_as_counted(const struct stored_row *r, const struct pl_sample *s) {
-    return (pl_sample_targets(s) ? s->n : 0) == (r->tokens & ~CUT);
-}
-
 static pl_err take_cached_row(struct pl_data *data, struct data_file *f, const struct stored_row *r,
                               struct pl_sample *out, struct pl_diag *d) {
     PL_TRY(pl_data_reopen(data, f->cache.path, &f->cache.fd, d));
     PL_TRY(pl_cache_read(&f->cache, r->offset, r->bytes, out, d));
-    if (pl_sample_digest(out) == r->digest && is_as_counted(r, out)) return PL_ERR_OK;
+    /* Packing has counted on the tokens that a row of a cache says it has. */
+    const uint64_t tokens = pl_sample_targets(out) ? out->n : 0;
+    if (pl_sample_digest(out) == r->digest && tokens == (r->tokens & ~CUT)) return PL_ERR_OK;
     out->n = 0;
     return pl_cache_changed(&f->cache, d);
 }

@@ -8,15 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_for_tokenizer(const struct pl_dataset *entry, uint32_t stage) {
-    const struct pl_format *f = pl_format_find(entry->format, stage);
-    return pl_format_written(&entry->columns) || (f && pl_format_needs_tokenizer(f));
-}
-
 static pl_err open_tokenizer(struct pl_data *data, struct pl_diag *d) {
-    for (uint32_t i = 0; i < data->entries.n; i++)
-        if (is_for_tokenizer(&data->entries.items[i], data->job->stage))
+    for (uint32_t i = 0; i < data->entries.n; i++) {
+        const struct pl_dataset *entry = &data->entries.items[i];
+        const struct pl_format *f = pl_format_find(entry->format, data->job->stage);
+        if (pl_format_written(&entry->columns) || (f && pl_format_needs_tokenizer(f)))
             return pl_encoder_open(&data->parser.encoder, data->job, data->model, d);
+    }
     return PL_ERR_OK;
 }
 
@@ -72,14 +70,10 @@ pl_err pl_data_open(const struct pl_job *job, const struct pl_model *m,
     return open_begun(begun, notes, out, d);
 }
 
-static const struct pl_dataset_list *whole_list(const struct pl_job *job, uint32_t split) {
-    if (split == PL_SPLIT_EVAL && job->eval_datasets.n) return &job->eval_datasets;
-    return &job->datasets;
-}
-
 pl_err pl_data_begin_split(const struct pl_job *job, const struct pl_model *m, uint32_t split,
                            struct pl_data **out, struct pl_diag *d) {
-    const struct pl_dataset_list *all = whole_list(job, split);
+    const bool apart = split == PL_SPLIT_EVAL && job->eval_datasets.n;
+    const struct pl_dataset_list *all = apart ? &job->eval_datasets : &job->datasets;
     bool single = job->dataset && split == PL_SPLIT_TRAIN;
     struct pl_dataset_list list = {.items = pl_calloc((size_t)all->n + 1, sizeof *list.items)};
     *out = NULL;
@@ -89,8 +83,7 @@ pl_err pl_data_begin_split(const struct pl_job *job, const struct pl_model *m, u
         list.items[list.n++].path = job->dataset;
     }
     for (uint32_t i = 0; i < all->n; i++)
-        if (all == &job->eval_datasets || all->items[i].split == split)
-            list.items[list.n++] = all->items[i];
+        if (apart || all->items[i].split == split) list.items[list.n++] = all->items[i];
     if (list.n) return begin(job, m, &list, out, d);
     free(list.items);
     return PL_ERR_OK;

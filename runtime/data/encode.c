@@ -165,13 +165,6 @@ static pl_err no_template(const struct pl_job *job, struct pl_diag *d, const cha
     return PL_ERR_DATA_TEMPLATE;
 }
 
-static pl_err take_own(struct pl_encoder *e, const struct pl_job *job, struct pl_diag *d) {
-    return pl_tokenizer_template(e->tokenizer, 0)
-               ? pl_chat_program_take(&e->own.program, e->tokenizer, d)
-               : no_template(job, d,
-                             "conversations need a chat template, and the tokenizer brings none");
-}
-
 static pl_err read_own(struct pl_encoder *e, const struct pl_job *job, struct pl_diag *d) {
     char *path = pl_job_input_path(job, job->chat_template.path);
     if (!path) return pl_host_oom(d, "the path of the template");
@@ -184,7 +177,12 @@ static pl_err find_template(struct pl_encoder *e, const struct pl_job *job, stru
     uint32_t choice = job->chat_template.choice;
     e->by_program = choice == PL_CHAT_TEMPLATE_AUTO || choice == PL_CHAT_TEMPLATE_FILE;
     if (choice == PL_CHAT_TEMPLATE_FILE) return read_own(e, job, d);
-    if (choice == PL_CHAT_TEMPLATE_AUTO) return take_own(e, job, d);
+    if (choice == PL_CHAT_TEMPLATE_AUTO)
+        return pl_tokenizer_template(e->tokenizer, 0)
+                   ? pl_chat_program_take(&e->own.program, e->tokenizer, d)
+                   : no_template(job, d,
+                                 "conversations need a chat template, and the tokenizer brings "
+                                 "none");
     e->chat = pl_chat_nth(choice - 1);
     return PL_ERR_OK;
 }
@@ -315,13 +313,6 @@ static void add_end(const struct pl_encoder *e, struct pl_sample *out) {
     out->n++;
 }
 
-/* The text begins with what was put before it. */
-static void note_two_bos(struct pl_encoder *e, const struct pl_sample *s) {
-    const int64_t bos = pl_tokenizer_bos(e->tokenizer);
-    if (bos >= 0 && s->n > 1 && s->ids[0] == bos && s->ids[1] == bos)
-        pl_row_traits_add(&e->traits, PL_TRAIT_TWO_BOS, 1);
-}
-
 pl_err pl_encode_text(struct pl_encoder *e, const char *text, size_t n, size_t prompt_bytes,
                       struct pl_sample *out, struct pl_diag *d) {
     out->n = 0;
@@ -329,7 +320,10 @@ pl_err pl_encode_text(struct pl_encoder *e, const char *text, size_t n, size_t p
     PL_TRY(pl_tokenizer_encode(e->tokenizer, e->scratch, text, n, true, &e->tokens, d));
     PL_TRY(pl_encode_take_tokens(e, true, out, d));
     if (e->eos >= 0 && (!out->n || e->tokens.last != e->eos)) add_end(e, out);
-    note_two_bos(e, out);
+    /* the text may begin with what was put before it */
+    const int64_t bos = pl_tokenizer_bos(e->tokenizer);
+    if (bos >= 0 && out->n > 1 && out->ids[0] == bos && out->ids[1] == bos)
+        pl_row_traits_add(&e->traits, PL_TRAIT_TWO_BOS, 1);
     if (e->train_on == PL_TRAIN_ON_ALL || !prompt_bytes) return PL_ERR_OK;
     pl_encode_label(e, out, 0, prompt_bytes, false);
     if (prompt_bytes < n && pl_encode_is_inside(e, prompt_bytes))

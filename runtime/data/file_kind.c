@@ -101,16 +101,11 @@ void pl_file_hint(struct pl_diag *d, const char *hint, const char *path) {
     pl_text_finish(&text);
 }
 
-/* Returns the begin of the text: pages of servers often start with empty lines. */
-static size_t first_byte(const char *bytes, size_t n) {
-    size_t i = 0;
-    while (i < n && bytes[i] && strchr(" \t\r\n", bytes[i]))
-        i++;
-    return i < n && bytes[i] == '<' ? i : 0;
-}
-
 pl_err pl_file_kind_check(const char *path, const char *bytes, size_t n, struct pl_diag *d) {
-    const size_t skip = first_byte(bytes, n);
+    size_t skip = 0; /* pages of servers often start with empty lines */
+    while (skip < n && bytes[skip] && strchr(" \t\r\n", bytes[skip]))
+        skip++;
+    if (skip == n || bytes[skip] != '<') skip = 0;
     bytes += skip;
     n -= skip;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {

@@ -40,14 +40,6 @@ static bool is_pandas_split(const struct pl_members *r) {
     return columns && data && columns->first == PL_SCAN_STRING && data->first == PL_SCAN_ARRAY;
 }
 
-/* The member with the rows: the first array of objects that are no messages. */
-static const struct pl_member *list_of_rows(const struct pl_members *r) {
-    for (int i = 0; i < r->n; i++)
-        if (r->m[i].kind == PL_SCAN_ARRAY && r->m[i].first == PL_SCAN_OBJECT && !r->m[i].role)
-            return &r->m[i];
-    return NULL;
-}
-
 /* Every member is a list, none is one of messages, and some hold texts or lists. A single list of
  * texts may be anything, unless it is called text. */
 static bool is_columns(const struct pl_members *r) {
@@ -108,7 +100,10 @@ static bool shape_of_object(const struct pl_members *r, const struct pl_row_sour
         if (objects[i].loops) pl_row_command(&one, objects[i].loops, objects[i].row, out);
         return true;
     }
-    const struct pl_member *list = list_of_rows(r);
+    const struct pl_member *list = NULL; /* the first array of objects that are no messages */
+    for (int i = 0; i < r->n && !list; i++)
+        if (r->m[i].kind == PL_SCAN_ARRAY && r->m[i].first == PL_SCAN_OBJECT && !r->m[i].role)
+            list = &r->m[i];
     if (!list) return false;
     struct pl_text loops = {0};
     *what = one_object;

@@ -259,13 +259,6 @@ static enum pl_column first_strange(const struct pl_format *f, const struct pl_c
     return (enum pl_column)i;
 }
 
-/* "field_instruction, field_output" */
-static void list_columns(const struct pl_format *f, struct pl_text *out) {
-    for (int i = 0; i < PL_COLUMN_COUNT; i++)
-        if (has_column(f, (enum pl_column)i))
-            pl_text_addf(out, "%s`%s`", out->len ? ", " : "", pl_column_key((enum pl_column)i));
-}
-
 /* No format of the stage has them all: names two that do not go together, or one of no format. */
 static pl_err no_format_has(const struct pl_job *job, const struct pl_dataset *entry,
                             struct pl_diag *d) {
@@ -299,7 +292,9 @@ pl_err pl_format_check_columns(const struct pl_format *f, const struct pl_job *j
     pl_diag_at(d, PL_ERR_CONFIG_CONFLICT, job->path, entry->line, entry->column,
                "`%s` names a column that %s%s does not have", pl_column_key(strange),
                is_written(f) ? "" : "format ", is_written(f) ? f->name + strlen("of ") : f->name);
-    list_columns(f, &list);
+    for (int i = 0; i < PL_COLUMN_COUNT; i++)
+        if (has_column(f, (enum pl_column)i))
+            pl_text_addf(&list, "%s`%s`", list.len ? ", " : "", pl_column_key((enum pl_column)i));
     pl_diag_hint(d, "an entry of this format may have %s",
                  list.len ? pl_text_str(&list) : "no names of columns");
     pl_text_finish(&list);
@@ -378,17 +373,13 @@ static int key_of(const struct pl_row_parser *p, const struct pl_format *f) {
     return named;
 }
 
-static bool takes_key(const struct pl_row_parser *p, const struct pl_format *f) {
+bool pl_format_takes(struct pl_row_parser *p, const struct pl_format *f, const char *column) {
+    p->key.len = 0;
+    pl_text_add(&p->key, column);
     bool takes = f && key_of(p, f) >= 0;
     for (size_t i = 0; !f && i < N_FORMATS; i++)
         takes = takes || key_of(p, &formats[i]) >= 0;
     return takes;
-}
-
-bool pl_format_takes(struct pl_row_parser *p, const struct pl_format *f, const char *column) {
-    p->key.len = 0;
-    pl_text_add(&p->key, column);
-    return takes_key(p, f);
 }
 
 bool pl_format_reads(struct pl_row_parser *p, const struct pl_format *f, const char *column) {
@@ -523,12 +514,6 @@ static bool read_member(struct pl_row_parser *p, const struct pl_format *f, size
     return read_value(p, key, k);
 }
 
-static bool missing_column(struct pl_row_parser *p, const struct pl_format *f,
-                           const struct pl_span *name) {
-    char shown[PL_SHOWN];
-    return missing_key(p, f, pl_scan_show(name->at, name->n, shown));
-}
-
 static void start(struct pl_row_parser *p, const char *text, size_t n, bool ends_file) {
     p->scan = (struct pl_scan){.text = text, .n = n, .ends_file = ends_file};
     memset(p->seen, 0, sizeof p->seen);
@@ -546,6 +531,7 @@ static void start(struct pl_row_parser *p, const char *text, size_t n, bool ends
 
 bool pl_row_parse(struct pl_row_parser *p, const struct pl_format *f, const char *text, size_t n,
                   bool ends_file, struct pl_sample *out) {
+    char shown[PL_SHOWN];
     start(p, text, n, ends_file);
     p->out = out;
     out->n = out->beyond = 0;
@@ -563,7 +549,8 @@ bool pl_row_parse(struct pl_row_parser *p, const struct pl_format *f, const char
             return missing_key(p, f, name_of(p, &f->keys[k]));
     for (uint32_t j = 0; is_written(f) && j < p->shape->n_names; j++)
         if (!p->seen[PL_PROMPTED_KEY(j)] && !p->shape->may_be_empty[j])
-            return missing_column(p, f, &p->shape->names[j]);
+            return missing_key(p, f,
+                               pl_scan_show(p->shape->names[j].at, p->shape->names[j].n, shown));
     return f->complete(p);
 }
 

@@ -6,12 +6,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Returns how many of the n the first `rows` rows hold: rounded sums, so that the parts add up to
- * n. Rows are below 2^48, which a double counts one by one. */
-static uint64_t share_up_to(uint64_t rows, uint64_t n, uint64_t all) {
-    return (uint64_t)llround((double)rows * ((double)n / (double)all));
-}
-
 static int by_number(const void *a, const void *b) {
     const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return (x > y) - (x < y);
@@ -46,7 +40,9 @@ pl_err pl_holdout_draw(struct pl_holdout *h, const struct pl_data *data,
         const struct pl_data_file *f = pl_data_file(data, i);
         const uint64_t first = f->first - pl_holdout_below(o, f->first);
         const uint64_t end = f->first + f->rows - pl_holdout_below(o, f->first + f->rows);
-        const uint64_t until = share_up_to(end, n, all);
+        /* Sums are rounded, so that the parts add up to n. Rows are below 2^48, which a double
+         * counts one by one. */
+        const uint64_t until = (uint64_t)llround((double)end * ((double)n / (double)all));
         for (uint64_t at = 0; h->n < until; at++) {
             const uint64_t kept = pl_data_order(at, first, end - first, true, ~seed - i);
             h->rows[h->n++] = pl_holdout_kept(o, kept);

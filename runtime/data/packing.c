@@ -40,20 +40,14 @@ pl_err pl_packer_begin(struct pl_packer *p, uint64_t slots, uint64_t slot_tokens
     return PL_ERR_OK;
 }
 
-/* The first leaf with that much room; there is one. */
-static uint64_t first_fit(const struct pl_packer *p, uint64_t tokens) {
-    uint64_t i = 1;
-    while (i < p->leaves)
-        i = p->room[2 * i] >= tokens ? 2 * i : 2 * i + 1;
-    return i;
-}
-
 bool pl_packer_put(struct pl_packer *p, uint64_t tokens, uint64_t *slot) {
     if (p->rows == p->max_rows) return false;
     *slot = p->rows;
     if (p->slot_tokens) {
         if (p->room[1] < tokens) return false;
-        uint64_t i = tokens ? first_fit(p, tokens) : p->leaves;
+        uint64_t i = tokens ? 1 : p->leaves;
+        while (i < p->leaves) /* down to the first leaf with that much room; there is one */
+            i = p->room[2 * i] >= tokens ? 2 * i : 2 * i + 1;
         *slot = i - p->leaves;
         p->room[i] -= tokens;
         while (i /= 2)

@@ -216,19 +216,15 @@ static pl_err expand(struct pl_dataset_list *out, const struct pl_job *job,
     return err;
 }
 
-static pl_err expand_numbered(struct pl_dataset_list *out, const struct pl_job *job,
-                              const struct pl_dataset_list *list, uint32_t i, struct pl_diag *d) {
-    struct pl_dataset entry = list->items[i];
-    entry.number = i;
-    return expand(out, job, &entry, d);
-}
-
 pl_err pl_paths_expand(const struct pl_job *job, const struct pl_dataset_list *list,
                        struct pl_dataset_list *out, struct pl_diag *d) {
     pl_err err = PL_ERR_OK;
     *out = (struct pl_dataset_list){0};
-    for (uint32_t i = 0; i < list->n && err == PL_ERR_OK; i++)
-        err = expand_numbered(out, job, list, i, d);
+    for (uint32_t i = 0; i < list->n && err == PL_ERR_OK; i++) {
+        struct pl_dataset entry = list->items[i];
+        entry.number = i;
+        err = expand(out, job, &entry, d);
+    }
     if (err != PL_ERR_OK) pl_paths_finish(out);
     return err;
 }

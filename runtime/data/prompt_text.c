@@ -29,14 +29,6 @@ static const char *special_piece(const struct pl_tokenizer *t, int64_t id) {
     return id < 0 ? NULL : pl_tokenizer_piece(t, (int32_t)id);
 }
 
-/* A mark that is one token to this tokenizer. */
-static void find_turn_end(struct pl_prompt_text *t, const struct pl_chat_template *by) {
-    const char *mark = pl_chat_turn_end(by);
-    const int64_t id = mark ? pl_tokenizer_id(t->tokenizer, mark) : -1;
-    t->ends_turns = id >= 0;
-    t->turn_end = t->ends_turns ? (int32_t)id : 0;
-}
-
 /* The first special token that the program writes after an answer ends it. */
 static pl_err find_own_turn_end(struct pl_prompt_text *t, struct pl_chat_own *own,
                                 const struct pl_text *prompt, struct pl_diag *d) {
@@ -98,7 +90,11 @@ static pl_err render_named(struct pl_prompt_text *t, const struct pl_chat_templa
         .eos = special_piece(t->tokenizer, pl_tokenizer_eos(t->tokenizer)),
         .date = t->date,
         .generate = true};
-    find_turn_end(t, by);
+    /* Only a mark that is one token to this tokenizer ends a turn. */
+    const char *mark = pl_chat_turn_end(by);
+    const int64_t id = mark ? pl_tokenizer_id(t->tokenizer, mark) : -1;
+    t->ends_turns = id >= 0;
+    t->turn_end = t->ends_turns ? (int32_t)id : 0;
     return pl_chat_render(by, &how, messages, n, out, d);
 }
 

@@ -115,18 +115,15 @@ const struct pl_row_key *pl_row_key_find(const char *name, size_t n, unsigned of
     return NULL;
 }
 
-static bool is_blank(const char *text, size_t n) {
-    while (n && strchr(" \t\r\n", text[n - 1]))
-        n--;
-    return n == 0;
-}
-
 bool pl_row_value_skip(struct pl_scan *s, bool *empty) {
     enum pl_scan_kind kind = pl_scan_peek(s);
     size_t start = s->at;
     bool pair = kind == PL_SCAN_OBJECT || kind == PL_SCAN_ARRAY || kind == PL_SCAN_STRING;
     if (!pl_scan_skip(s)) return false;
-    *empty = kind == PL_SCAN_NULL || (pair && is_blank(s->text + start + 1, s->at - start - 2));
+    size_t end = s->at - 1; /* of what stands between the two characters of a pair */
+    while (end > start + 1 && strchr(" \t\r\n", s->text[end - 1]))
+        end--;
+    *empty = kind == PL_SCAN_NULL || (pair && end == start + 1);
     return true;
 }
 

@@ -24,13 +24,9 @@ static uint32_t answers_of(const struct pl_row_parser *p) {
     return of_pairs(p) ? 2 : 1;
 }
 
-static const char *name_of(const struct pl_row_parser *p, uint32_t k) {
-    return names[!of_pairs(p)][k];
-}
-
 static bool fail(struct pl_row_parser *p, int k, const char *hint, const char *what) {
     return pl_scan_fail(&p->scan, PL_ERR_DATA_FIELD, p->at[k], hint, "`%s` %s",
-                        name_of(p, (uint32_t)k), what);
+                        names[!of_pairs(p)][k], what);
 }
 
 /* --- parts ------------------------------------------------------------------------------------ */
@@ -164,20 +160,16 @@ static void end_text(struct pl_row_parser *p, uint32_t k) {
     if (end && !ended) pl_text_addn(text, end, n);
 }
 
-/* The same of tokens whose end has no spelling, as under `tokenizer: byte`; there is room. */
-static void end_tokens(struct pl_row_parser *p) {
-    const struct pl_encoder *e = &p->encoder;
-    struct pl_sample *s = &p->part[0];
-    if (e->eos >= 0 && !end_mark(e)) s->ids[s->n++] = (int32_t)e->eos;
-}
-
 /* The answers begin where the tokens of the prompt and of the whole part, the earlier place of the
  * two. */
 static bool split_by_tokens(struct pl_row_parser *p, bool plain, uint64_t begin[3]) {
+    const struct pl_encoder *e = &p->encoder;
+    struct pl_sample *s = &p->part[0];
     for (uint32_t k = 1; k <= answers_of(p); k++) {
         if (plain) end_text(p, k);
         if (!encode(p, k, p->texts[k].len, plain)) return false;
-        if (plain) end_tokens(p);
+        /* The end of tokens may have no spelling, as under `tokenizer: byte`; there is room. */
+        if (plain && e->eos >= 0 && !end_mark(e)) s->ids[s->n++] = (int32_t)e->eos;
         swap_parts(p, 0, k);
     }
     if (!encode(p, 0, p->texts[0].len, plain)) return false;
@@ -237,14 +229,6 @@ static bool read_text(struct pl_row_parser *p, int k, struct pl_text *out) {
     return pl_scan_string(&p->scan, out) && (!out->failed || pl_row_no_memory(p));
 }
 
-/* The prompt is the beginning of both answers, without a blank before they part. */
-static void split_prompt(struct pl_row_parser *p) {
-    size_t n = common_bytes(&p->texts[1], &p->texts[2]);
-    if (n && pl_text_str(&p->texts[1])[n - 1] == ' ') n--;
-    p->texts[0].len = 0;
-    pl_text_addn(&p->texts[0], pl_text_str(&p->texts[1]), n);
-}
-
 static bool put_text_before(struct pl_row_parser *p, int k) {
     struct pl_text *text = &p->texts[k];
     text->len = 0;
@@ -273,7 +257,13 @@ static bool complete_strings(struct pl_row_parser *p, bool has_prompt) {
         if (!whole && p->texts[k].len == p->texts[0].len)
             return fail(p, k, "leave such rows out", "is empty");
     }
-    if (!has_prompt) split_prompt(p);
+    if (!has_prompt) { /* it is the beginning of both answers, without a blank before they part */
+        const char *text = pl_text_str(&p->texts[1]);
+        size_t n = common_bytes(&p->texts[1], &p->texts[2]);
+        if (n && text[n - 1] == ' ') n--;
+        p->texts[0].len = 0;
+        pl_text_addn(&p->texts[0], text, n);
+    }
     const bool by_tokens = p->rule.stage == PL_STAGE_DPO || p->rule.stage == PL_STAGE_KTO;
     return (by_tokens ? split_by_tokens(p, true, begin) : split_by_text(p, begin)) &&
            check_tokens(p, begin) && add_parts(p, begin);

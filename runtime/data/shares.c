@@ -16,14 +16,6 @@ static uint64_t most_samples(const struct pl_dataset *entry) {
     return entry->max_samples ? entry->max_samples : UINT64_MAX;
 }
 
-/* Leaves for a file the first rows of its entry that files before it had not. */
-static void share_first(struct pl_data *data, uint32_t i, uint64_t most) {
-    struct data_file *f = &data->files[i];
-    f->most = pl_u64_min(most, most_samples(entry_of(data, i)));
-    for (uint32_t k = i; f->most != UINT64_MAX && !begins_entry(data, k); k--)
-        f->most -= pl_u64_min(f->most, data->files[k - 1].passed);
-}
-
 static pl_err count_rows(struct pl_data *data, struct data_file *f, uint64_t *rows,
                          struct pl_diag *d) {
     struct pl_split split;
@@ -83,9 +75,12 @@ static pl_err share_slice(struct pl_data *data, uint32_t i, struct pl_diag *d) {
 
 pl_err pl_data_share(struct pl_data *data, uint32_t i, struct pl_diag *d) {
     uint64_t most;
-    if (pl_row_slice_is_first(&entry_of(data, i)->slice, &most)) {
-        share_first(data, i, most);
-        return PL_ERR_OK;
-    }
-    return begins_entry(data, i) ? share_slice(data, i, d) : PL_ERR_OK;
+    if (!pl_row_slice_is_first(&entry_of(data, i)->slice, &most))
+        return begins_entry(data, i) ? share_slice(data, i, d) : PL_ERR_OK;
+    /* The file has the first rows of its entry that the files before it had not. */
+    struct data_file *f = &data->files[i];
+    f->most = pl_u64_min(most, most_samples(entry_of(data, i)));
+    for (uint32_t k = i; f->most != UINT64_MAX && !begins_entry(data, k); k--)
+        f->most -= pl_u64_min(f->most, data->files[k - 1].passed);
+    return PL_ERR_OK;
 }

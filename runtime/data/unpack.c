@@ -34,14 +34,6 @@ struct unpacking {
 
 static const char again[] = "download or write the file again";
 
-static pl_err cut_short(const struct unpacking *u, struct pl_diag *d) {
-    pl_diag_at(d, PL_ERR_DATA_SYNTAX, u->path, 1, 0,
-               "the compressed file is cut short: it ends after %llu bytes",
-               (unsigned long long)u->taken);
-    pl_diag_hint(d, again);
-    return PL_ERR_DATA_SYNTAX;
-}
-
 static pl_err damaged(const struct unpacking *u, struct pl_diag *d) {
     pl_diag_at(d, PL_ERR_DATA_SYNTAX, u->path, 1, 0,
                "the compressed file is damaged: member at byte %llu",
@@ -114,12 +106,6 @@ static void close_gzip(struct unpacking *u) {
     inflateEnd(&u->z);
 }
 
-static pl_err gzip_error(const struct unpacking *u, int code, struct pl_diag *d) {
-    if (code == Z_MEM_ERROR) return no_memory(u, d);
-    const bool no_member = u->z.msg && strcmp(u->z.msg, "incorrect header check") == 0;
-    return no_member && u->member ? foreign(u, d) : damaged(u, d);
-}
-
 static pl_err feed_gzip(struct unpacking *u, size_t *at, size_t n, struct pl_diag *d) {
     z_stream *z = &u->z;
     int code = u->begins ? inflateReset(z) : Z_OK;
@@ -129,8 +115,11 @@ static pl_err feed_gzip(struct unpacking *u, size_t *at, size_t n, struct pl_dia
         z->next_out = (Bytef *)u->out;
         z->avail_out = BLOCK;
         if (code == Z_OK) code = inflate(z, Z_NO_FLUSH);
-        if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR)
-            return gzip_error(u, code, d);
+        if (code == Z_MEM_ERROR) return no_memory(u, d);
+        if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR) {
+            const bool no_member = z->msg && strcmp(z->msg, "incorrect header check") == 0;
+            return no_member && u->member ? foreign(u, d) : damaged(u, d);
+        }
         PL_TRY(give(u, BLOCK - z->avail_out, d));
     } while (code == Z_OK && (z->avail_in || !z->avail_out));
     *at = n - z->avail_in;
@@ -279,7 +268,12 @@ static pl_err unpack_all(struct unpacking *u, const struct packer *p, struct pl_
             if (at < n) PL_TRY(p->feed(u, &at, n, d));
         }
     } while (n);
-    return u->inside ? cut_short(u, d) : PL_ERR_OK;
+    if (!u->inside) return PL_ERR_OK;
+    pl_diag_at(d, PL_ERR_DATA_SYNTAX, u->path, 1, 0,
+               "the compressed file is cut short: it ends after %llu bytes",
+               (unsigned long long)u->taken);
+    pl_diag_hint(d, again);
+    return PL_ERR_DATA_SYNTAX;
 }
 
 static pl_err unpack_with(const struct packer *p, int fd, const char *path, struct pl_unpacked *all,

@@ -20,12 +20,6 @@ void pl_walk_finish(struct pl_walk *w) {
     *w = (struct pl_walk){0};
 }
 
-static bool weighted(const struct pl_data *data) {
-    for (uint32_t i = 0; i < pl_data_files(data); i++)
-        if (pl_data_file(data, i)->weight != 1) return true;
-    return false;
-}
-
 /* Weights are at most 1000 and rows below 2^48, so that the product is exact to the row. */
 static pl_err add_part(struct pl_walk *w, const struct pl_data_file *f, struct pl_diag *d) {
     const struct pl_holdout *h = w->held;
@@ -45,7 +39,10 @@ pl_err pl_walk_mix(struct pl_walk *w, const struct pl_data *data, const struct p
                    bool shuffle, uint64_t seed, struct pl_diag *d) {
     pl_walk_init(w, 0, pl_data_rows(data) - (held ? held->n : 0), shuffle, seed);
     w->held = held;
-    if (!weighted(data)) return PL_ERR_OK;
+    bool weighted = false;
+    for (uint32_t i = 0; i < pl_data_files(data); i++)
+        weighted = weighted || pl_data_file(data, i)->weight != 1;
+    if (!weighted) return PL_ERR_OK;
     w->epoch_rows = 0;
     w->parts = pl_calloc(pl_data_files(data), sizeof *w->parts);
     if (!w->parts) return pl_host_oom(d, "the mix of the data");
