@@ -1,7 +1,7 @@
 #include "runtime/data/data_content.h"
 
 #include "estimator/base/open_file.h"
-#include "runtime/data/file_content.h"
+#include "runtime/data/parquet/unpack_parquet.h"
 
 #include <errno.h>
 #include <sys/stat.h>
@@ -15,13 +15,32 @@ pl_err pl_data_reopen(struct pl_data *data, const char *path, int *fd, struct pl
     return pl_open_hint(d, err, error);
 }
 
+/* A file, and the parser and the format of its rows. */
+struct source {
+    struct pl_row_parser *parser;
+    const struct pl_format *format; /* NULL: not known yet */
+};
+
+static bool reads_column(const void *ctx, const char *column) {
+    const struct source *of = ctx;
+    return pl_format_reads(of->parser, of->format, column);
+}
+
+static bool takes_column(const void *ctx, const char *column) {
+    const struct source *of = ctx;
+    return pl_format_takes(of->parser, of->format, column);
+}
+
 pl_err pl_data_unpack(struct pl_data *data, struct data_file *f, struct pl_diag *d) {
     struct stat st;
     if (f->packed) return PL_ERR_OK;
     PL_TRY(pl_data_reopen(data, f->path, &f->fd, d));
-    const struct pl_content_source source = {f->fd, f->path, &data->parser, f->format};
+    const struct source source = {&data->parser, f->format};
+    const struct pl_parquet_wish wish = {reads_column, takes_column, &source};
     data->parser.shape = &f->shape;
-    PL_TRY(pl_file_content(&source, &data->unpacked, &f->content, &f->parquet, d));
+    f->parquet = pl_is_parquet(f->fd);
+    PL_TRY(f->parquet ? pl_unpack_parquet(f->fd, f->path, &wish, &data->unpacked, &f->content, d)
+                      : pl_unpack(f->fd, f->path, &data->unpacked, &f->content, d));
     f->packed = f->content.fd != f->fd;
     f->csv = f->csv && !f->parquet;
     f->content_bytes = f->packed                                  ? f->content.bytes

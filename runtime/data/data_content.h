@@ -1,6 +1,8 @@
-/* data_content.h - opens the content of a file of the data, unpacked where it is packed.
+/* data_content.h - opens the content of a file of the data, from which its rows are split: the file
+ * itself, or what a compressed file or a Parquet file holds.
  *
- * In: a file that was found.  Out: its content, readable from any position.  Needs: file_content.
+ * In: a file that was found.  Out: its content, readable from any position.
+ * Needs: formats, unpack, parquet.
  *   K1  packed content is unpacked once, however often it is asked for
  * Use: pl_data_unpack(data, f, &d); pl_split_open(&s, &f->content, f->path, f->csv, &d); */
 #ifndef PL_RUNTIME_DATA_DATA_CONTENT_H
