@@ -18,8 +18,7 @@
 #include "estimator/config/job.h"
 #include "estimator/model/model.h"
 #include "runtime/data/chat/message.h"
-#include "runtime/data/data_file.h"
-#include "runtime/data/longest_rows.h"
+#include "runtime/data/data_stats.h"
 #include "runtime/data/prompt_form.h"
 #include "runtime/data/sample.h"
 

@@ -5,9 +5,8 @@
 #include "runtime/data/cache.h"
 #include "runtime/data/content.h"
 #include "runtime/data/csv.h"
-#include "runtime/data/data_file.h"
+#include "runtime/data/data_stats.h"
 #include "runtime/data/formats.h"
-#include "runtime/data/longest_rows.h"
 #include "runtime/data/unpack.h"
 
 #include <pthread.h>

@@ -1,4 +1,12 @@
-#include "runtime/data/longest_rows.h"
+#include "runtime/data/data_stats.h"
+
+void pl_data_stats_add(struct pl_data_stats *st, const struct pl_counted_row *row) {
+    st->rows++;
+    st->tokens += row->n;
+    st->supervised_tokens += row->targets;
+    st->weighted_rows += row->weighted;
+    if (row->n > st->longest) st->longest = row->n;
+}
 
 void pl_longest_add(struct pl_longest *l, uint64_t row, uint64_t tokens) {
     uint32_t at = l->n;
