@@ -175,7 +175,7 @@ static bool step(struct element *e, char c) {
 }
 
 /* Moves over the bytes held until the element ends: at a comma or closing bracket of the array. */
-static void cut(const struct pl_split *s, struct element *e) {
+static void cut_element(const struct pl_split *s, struct element *e) {
     const char *p = s->buf + s->begin;
     for (size_t held = s->end - s->begin; e->at < held && !e->done;) {
         const char c = p[e->at];
@@ -274,7 +274,7 @@ static pl_err next_element(struct pl_split *s, struct pl_raw_row *row, bool *mor
     s->closed = !*more;
     s->started = true;
     if (!*more) return PL_ERR_OK;
-    for (cut(s, &e); !e.done && !s->eof; cut(s, &e))
+    for (cut_element(s, &e); !e.done && !s->eof; cut_element(s, &e))
         PL_TRY(fill(s, d));
     hand_out(s, e.at, 0, row);
     return PL_ERR_OK;

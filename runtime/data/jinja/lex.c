@@ -27,7 +27,7 @@ static void count_lines(struct lexer *x, size_t to) {
     }
 }
 
-static pl_err refuse(struct lexer *x, size_t at, const char *what) {
+static pl_err refuse_program(struct lexer *x, size_t at, const char *what) {
     x->line = 1;
     x->line_at = x->counted = 0;
     count_lines(x, at);
@@ -40,7 +40,7 @@ static pl_err add(struct lexer *x, enum pl_jinja_token_kind kind, size_t begin, 
     if (t->n == t->cap) {
         size_t cap = t->cap ? 2 * t->cap : 256;
         struct pl_jinja_token *items = pl_jinja_alloc_array(x->arena, cap, sizeof *items);
-        if (!items) return refuse(x, begin, "the template is too large");
+        if (!items) return refuse_program(x, begin, "the template is too large");
         if (t->n) memcpy(items, t->items, t->n * sizeof *items);
         t->items = items;
         t->cap = cap;
@@ -103,7 +103,7 @@ static pl_err skip_comment(struct lexer *x, size_t at) {
         x->at = past_close(x, i, "#}", true, true);
         if (x->at) return PL_ERR_OK;
     }
-    return refuse(x, at, "a comment without its end");
+    return refuse_program(x, at, "a comment without its end");
 }
 
 /* Past `{% raw %}` that opens at `at`, 0 = it is another block. */
@@ -125,7 +125,7 @@ static pl_err take_raw(struct lexer *x, size_t begin) {
         size_t end = text_end(x, begin, at, sign, false);
         return end > begin ? add(x, PL_JINJA_TOKEN_TEXT, begin, end) : PL_ERR_OK;
     }
-    return refuse(x, begin, "a raw block without its end");
+    return refuse_program(x, begin, "a raw block without its end");
 }
 
 /* --- inside tags ------------------------------------------------------------------------------ */
@@ -152,7 +152,7 @@ static pl_err take_number(struct lexer *x) {
     bool after_dot = begin && x->s[begin - 1] == '.';
     char base = (char)(char_at(x, begin + 1) | 0x20);
     if (x->s[begin] == '0' && (base == 'x' || base == 'o' || base == 'b'))
-        return refuse(x, begin, "numbers with a base are not supported");
+        return refuse_program(x, begin, "numbers with a base are not supported");
     if (char_at(x, end) == '.' && past_digits(x, end + 1) > end + 1) end = past_digits(x, end + 1);
     if ((char_at(x, end) | 0x20) == 'e') {
         size_t digits = end + 1 + is_sign(x, end + 1);
@@ -163,7 +163,7 @@ static pl_err take_number(struct lexer *x) {
         return add(x, PL_JINJA_TOKEN_FLOAT, begin, end);
     }
     if (x->s[begin] == '0' && whole > begin + 1)
-        return refuse(x, begin, "a number that begins with 0");
+        return refuse_program(x, begin, "a number that begins with 0");
     x->at = whole;
     return add(x, PL_JINJA_TOKEN_INTEGER, begin, whole);
 }
@@ -172,7 +172,7 @@ static pl_err take_string(struct lexer *x) {
     size_t begin = x->at + 1, end = begin;
     while (end < x->n && x->s[end] != x->s[x->at])
         end += x->s[end] == '\\' ? 2 : 1;
-    if (end >= x->n) return refuse(x, x->at, "a string without its end");
+    if (end >= x->n) return refuse_program(x, x->at, "a string without its end");
     x->at = end + 1;
     return add(x, PL_JINJA_TOKEN_STRING, begin, end);
 }
@@ -191,12 +191,12 @@ static pl_err balance(struct lexer *x) {
     const char *p = strchr(pairs, c);
     if (!p || !c) return PL_ERR_OK;
     if ((p - pairs) % 2 == 0) {
-        if (x->n_open == BRACES_DEPTH) return refuse(x, x->at, "nested too deeply");
+        if (x->n_open == BRACES_DEPTH) return refuse_program(x, x->at, "nested too deeply");
         x->open[x->n_open++] = p[1];
         return PL_ERR_OK;
     }
     if (!x->n_open || x->open[x->n_open - 1] != c)
-        return refuse(x, x->at, "a closing bracket without its opening one");
+        return refuse_program(x, x->at, "a closing bracket without its opening one");
     x->n_open--;
     return PL_ERR_OK;
 }
@@ -211,7 +211,7 @@ static pl_err take_operator(struct lexer *x) {
         return add(x, PL_JINJA_TOKEN_OPERATOR, begin, x->at);
     }
     if (!x->s[begin] || !strchr(one, x->s[begin]))
-        return refuse(x, begin, "a character that means nothing here");
+        return refuse_program(x, begin, "a character that means nothing here");
     pl_err err = balance(x);
     x->at++;
     return err == PL_ERR_OK ? add(x, PL_JINJA_TOKEN_OPERATOR, begin, x->at) : err;
@@ -223,7 +223,7 @@ static pl_err take_token(struct lexer *x) {
     if (is_letter(c)) return take_name(x);
     if (c == '\'' || c == '"') return take_string(x);
     if ((unsigned char)c >= 0x80)
-        return refuse(x, x->at, "names of other letters than A to Z are not supported");
+        return refuse_program(x, x->at, "names of other letters than A to Z are not supported");
     return take_operator(x);
 }
 
@@ -231,7 +231,7 @@ static pl_err take_tag(struct lexer *x, bool is_print, size_t opened) {
     x->n_open = 0;
     for (;;) {
         x->at = skip_space(x, x->at);
-        if (x->at >= x->n) return refuse(x, opened, "a tag without its end");
+        if (x->at >= x->n) return refuse_program(x, opened, "a tag without its end");
         size_t end = x->n_open  ? 0
                      : is_print ? past_close(x, x->at, "}}", false, false)
                                 : past_close(x, x->at, "%}", true, true);

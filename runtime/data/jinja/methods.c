@@ -273,8 +273,8 @@ METHOD(str_rpartition) {
 }
 
 /* --- strings: looking for --------------------------------------------------------------------- */
-static bool find(struct pl_jinja_run *r, const struct pl_jinja_call *c, bool from_end,
-                 bool must_be_there, struct pl_jinja_value *out) {
+static bool find_part(struct pl_jinja_run *r, const struct pl_jinja_call *c, bool from_end,
+                      bool must_be_there, struct pl_jinja_value *out) {
     const struct pl_jinja_value *v = &c->self, *part = &c->arg[0];
     int64_t begin;
     if (!need_string(r, part) || !number_or(r, &c->arg[1], 0, &begin)) return false;
@@ -291,16 +291,16 @@ static bool find(struct pl_jinja_run *r, const struct pl_jinja_call *c, bool fro
     return pl_jinja_spend(r, 0);
 }
 METHOD(str_find) {
-    return find(r, c, false, false, out);
+    return find_part(r, c, false, false, out);
 }
 METHOD(str_rfind) {
-    return find(r, c, true, false, out);
+    return find_part(r, c, true, false, out);
 }
 METHOD(str_index) {
-    return find(r, c, false, true, out);
+    return find_part(r, c, false, true, out);
 }
 METHOD(str_rindex) {
-    return find(r, c, true, true, out);
+    return find_part(r, c, true, true, out);
 }
 
 METHOD(str_count) {

@@ -46,7 +46,7 @@ static bool pay_for(struct pl_jinja_arena *a, uint64_t bytes) {
     return false;
 }
 
-static char *take(struct pl_jinja_arena *a, uint64_t bytes) {
+static char *take_bytes(struct pl_jinja_arena *a, uint64_t bytes) {
     uintptr_t misaligned = (uintptr_t)a->at % ALIGNMENT;
     uint64_t room = (uint64_t)(a->end - a->at), pad = misaligned ? ALIGNMENT - misaligned : 0;
     if (!pay_for(a, bytes)) return NULL;
@@ -60,7 +60,7 @@ static char *take(struct pl_jinja_arena *a, uint64_t bytes) {
 }
 
 void *pl_jinja_alloc(struct pl_jinja_arena *a, uint64_t bytes) {
-    char *p = take(a, bytes);
+    char *p = take_bytes(a, bytes);
     return p ? memset(p, 0, (size_t)bytes) : NULL;
 }
 
@@ -80,7 +80,7 @@ char *pl_jinja_alloc_joined(struct pl_jinja_arena *a, const char *s, size_t n, c
         a->at += m;
         return a->at - m - n;
     }
-    char *p = pl_u64_add(n, m, &bytes) && bytes <= UINT32_MAX ? take(a, bytes) : NULL;
+    char *p = pl_u64_add(n, m, &bytes) && bytes <= UINT32_MAX ? take_bytes(a, bytes) : NULL;
     if (bytes > UINT32_MAX) a->shortage = PL_JINJA_OVER_LIMIT;
     if (!p) return NULL;
     if (n) memcpy(p, s, n);

@@ -47,7 +47,7 @@ static pl_err flush(struct decoding *x, struct pl_diag *d) {
     i = (x)->tree.nodes[i].end
 
 /* A column that tokens are made of, and whose values JSON has no one way to write. */
-static pl_err refuse(const struct decoding *x, uint32_t i, struct pl_diag *d) {
+static pl_err refuse_column(const struct decoding *x, uint32_t i, struct pl_diag *d) {
     const struct pl_parquet_node *node = &x->tree.nodes[i];
     pl_diag_at(d, PL_ERR_DATA_FIELD, x->path, 1, 0,
                "column `%s` has values of type %s, which no row of text has", node->name,
@@ -65,7 +65,7 @@ static pl_err choose_columns(struct decoding *x, const struct pl_parquet_wish *w
         const struct pl_parquet_node *node = &x->tree.nodes[i];
         x->reads[i] = wish->reads(wish->ctx, node->name);
         const bool other = node->shape == PL_PARQUET_LEAF && node->value == PL_PARQUET_OTHER;
-        if (other && wish->takes(wish->ctx, node->name)) return refuse(x, i, d);
+        if (other && wish->takes(wish->ctx, node->name)) return refuse_column(x, i, d);
     }
     return PL_ERR_OK;
 }

@@ -36,7 +36,7 @@ struct reader {
     bool lookaround[MOST_NESTING + 1];
 };
 
-static pl_err refuse(struct reader *r, size_t from, size_t n, const char *why) {
+static pl_err refuse_regex(struct reader *r, size_t from, size_t n, const char *why) {
     if (n > r->n - from) n = r->n - from;
     if (n > 32) n = 32;
     while (n && from + n < r->n && ((unsigned char)r->s[from + n] & 0xC0) == 0x80)
@@ -73,7 +73,7 @@ static pl_err read_property(struct reader *r, struct item *item) {
     size_t start = r->at - 2;
     char kind = r->s[r->at - 1];
     const char *end = peek(r) == '{' ? memchr(r->s + r->at, '}', r->n - r->at) : NULL;
-    if (!end) return refuse(r, start, 8, "a property is written \\p{L}");
+    if (!end) return refuse_regex(r, start, 8, "a property is written \\p{L}");
     const char *name = r->s + r->at + 1;
     size_t n = (size_t)(end - name);
     r->at += n + 2;
@@ -83,18 +83,19 @@ static pl_err read_property(struct reader *r, struct item *item) {
         snprintf(item->property, sizeof item->property, "\\%c{%.2s}", kind, categories[i]);
         return PL_ERR_OK;
     }
-    return refuse(r, start, r->at - start, "only general categories are known");
+    return refuse_regex(r, start, r->at - start, "only general categories are known");
 }
 
 /* Hexadecimal digits [from, to) of the pattern. */
 static pl_err read_code(struct reader *r, size_t start, size_t from, size_t to, struct item *item) {
     uint32_t c = 0;
     for (size_t i = from; i < to; i++) {
-        if (!isxdigit((unsigned char)r->s[i])) return refuse(r, start, to - start, "no number");
+        if (!isxdigit((unsigned char)r->s[i]))
+            return refuse_regex(r, start, to - start, "no number");
         c = c << 4 | (uint32_t)(r->s[i] <= '9' ? r->s[i] - '0' : (r->s[i] | 0x20) - 'a' + 10);
     }
     if (to == from || c > 0x10FFFF || (c >= 0xD800 && c <= 0xDFFF))
-        return refuse(r, start, to - start, "no character has this number");
+        return refuse_regex(r, start, to - start, "no character has this number");
     item->c = c;
     return PL_ERR_OK;
 }
@@ -102,12 +103,12 @@ static pl_err read_code(struct reader *r, size_t start, size_t from, size_t to, 
 static pl_err read_numbered(struct reader *r, char kind, struct item *item) {
     size_t start = r->at - 2;
     if (kind == 'u') {
-        if (r->n - r->at < 4) return refuse(r, start, 6, "four digits are missing");
+        if (r->n - r->at < 4) return refuse_regex(r, start, 6, "four digits are missing");
         r->at += 4;
         return read_code(r, start, r->at - 4, r->at, item);
     }
     const char *end = peek(r) == '{' ? memchr(r->s + r->at, '}', r->n - r->at) : NULL;
-    if (!end || end - (r->s + r->at) > 7) return refuse(r, start, 10, "write \\x{...}");
+    if (!end || end - (r->s + r->at) > 7) return refuse_regex(r, start, 10, "write \\x{...}");
     size_t from = r->at + 1;
     r->at = (size_t)(end - r->s) + 1;
     return read_code(r, start, from, r->at - 1, item);
@@ -118,7 +119,7 @@ static pl_err read_escape(struct reader *r, struct item *item) {
     static const char controls[] = "r\rn\nt\tf\fv\v";
     size_t start = r->at - 1;
     char e = peek(r);
-    if (!e) return refuse(r, start, 1, "nothing follows");
+    if (!e) return refuse_regex(r, start, 1, "nothing follows");
     r->at++;
     *item = (struct item){.kind = CHARACTER, .c = (unsigned char)e};
     for (size_t i = 0; controls[i]; i += 2) {
@@ -146,7 +147,7 @@ static pl_err read_escape(struct reader *r, struct item *item) {
         return read_numbered(r, e, item);
     default:
         if (ispunct((unsigned char)e) || e == ' ') return PL_ERR_OK;
-        return refuse(r, start, 2, "this escape is not known");
+        return refuse_regex(r, start, 2, "this escape is not known");
     }
 }
 
@@ -165,11 +166,12 @@ static pl_err read_item(struct reader *r, struct item *item) {
 static pl_err check_folding(struct reader *r, const struct item *item) {
     static const char *const pairs[] = {"ss", "ff", "fi", "fl", "st"};
     if (item->kind != CHARACTER || item->c >= 0x80)
-        return refuse(r, r->at - 1, 1, "only ASCII is known in (?i:");
+        return refuse_regex(r, r->at - 1, 1, "only ASCII is known in (?i:");
     char pair[3] = {(char)tolower((int)r->fold_before), (char)tolower((int)item->c), 0};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         if (strcmp(pair, pairs[i]) == 0)
-            return refuse(r, r->at - 1, 1, "with the letter before it has a ligature in (?i:");
+            return refuse_regex(r, r->at - 1, 1,
+                                "with the letter before it has a ligature in (?i:");
     r->fold_before = item->c;
     return PL_ERR_OK;
 }
@@ -196,10 +198,10 @@ static pl_err read_range(struct reader *r, const struct item *low) {
     struct item high;
     if (peek(r) != '-' || r->at + 1 >= r->n || r->s[r->at + 1] == ']') return PL_ERR_OK;
     size_t start = r->at++;
-    if (peek(r) == '[') return refuse(r, start, 2, "classes in classes are not known");
+    if (peek(r) == '[') return refuse_regex(r, start, 2, "classes in classes are not known");
     PL_TRY(read_item(r, &high));
     if (low->kind != CHARACTER || high.kind != CHARACTER || high.c < low->c || r->folding)
-        return refuse(r, start, r->at - start, "this is no range of characters");
+        return refuse_regex(r, start, r->at - start, "this is no range of characters");
     pl_text_add(r->out, "-");
     put_character(r, high.c);
     return PL_ERR_OK;
@@ -210,17 +212,17 @@ static pl_err read_class(struct reader *r) {
     struct item item;
     pl_text_add(r->out, "[");
     if (peek(r) == '^') {
-        if (r->folding) return refuse(r, start, 2, "a negated class in (?i: is not known");
+        if (r->folding) return refuse_regex(r, start, 2, "a negated class in (?i: is not known");
         pl_text_add(r->out, "^");
         r->at++;
     }
-    if (peek(r) == ']') return refuse(r, start, 3, "an empty class");
+    if (peek(r) == ']') return refuse_regex(r, start, 3, "an empty class");
     while (peek(r) != ']') {
         if (r->at >= r->n)
             return pl_diag_set(r->d, PL_ERR_TOKENIZER_FIELD,
                                "a regular expression ends inside of [");
-        if (peek(r) == '[') return refuse(r, r->at, 2, "classes in classes are not known");
-        if (looking_at(r, "&&")) return refuse(r, r->at, 2, "intersections are not known");
+        if (peek(r) == '[') return refuse_regex(r, r->at, 2, "classes in classes are not known");
+        if (looking_at(r, "&&")) return refuse_regex(r, r->at, 2, "intersections are not known");
         PL_TRY(read_item(r, &item));
         r->fold_before = 0;
         if (r->folding) PL_TRY(check_folding(r, &item));
@@ -249,11 +251,11 @@ static pl_err open_group(struct reader *r) {
     for (size_t i = 0; i < sizeof groups / sizeof *groups && !g; i++)
         if (looking_at(r, groups[i].opening)) g = &groups[i];
     if (!g && (looking_at(r, "(?") || looking_at(r, "(*")))
-        return refuse(r, r->at, 4, "this kind of group is not known");
+        return refuse_regex(r, r->at, 4, "this kind of group is not known");
     if (!g) g = &plain;
     if (r->folding && g != &plain && g != &groups[1])
-        return refuse(r, r->at, 4, "only plain groups are known in (?i:");
-    if (r->depth == MOST_NESTING) return refuse(r, r->at, 4, "groups are nested too deep");
+        return refuse_regex(r, r->at, 4, "only plain groups are known in (?i:");
+    if (r->depth == MOST_NESTING) return refuse_regex(r, r->at, 4, "groups are nested too deep");
     r->lookaround[++r->depth] = g->lookaround;
     if (g->folds) r->folding = r->depth;
     r->fold_before = 0;
@@ -284,21 +286,21 @@ static pl_err read_interval(struct reader *r) {
         if (peek(r) == ',' && (!digits || commas++)) break;
         if (peek(r) != ',')
             digits++, bounds[commas] = bounds[commas] * 10 + (unsigned)(peek(r) - '0');
-        if (bounds[commas] > 1000) return refuse(r, start, 8, "above a thousand repetitions");
+        if (bounds[commas] > 1000) return refuse_regex(r, start, 8, "above a thousand repetitions");
     }
     bool open_end = r->s[r->at - 1] == ',';
     if (peek(r) != '}' || !digits || (commas && !open_end && bounds[1] < bounds[0]))
-        return refuse(r, start, 8, "write {n}, {n,} or {n,m}");
+        return refuse_regex(r, start, 8, "write {n}, {n,} or {n,m}");
     r->at++;
     pl_text_addn(r->out, r->s + start, r->at - start);
     if (peek(r) == '?' || peek(r) == '+')
-        return refuse(r, start, r->at - start + 1, "Ruby reads this in a way of its own");
+        return refuse_regex(r, start, r->at - start + 1, "Ruby reads this in a way of its own");
     return PL_ERR_OK;
 }
 
 static pl_err read_quantifier(struct reader *r, bool quantifiable) {
     char q = peek(r);
-    if (!quantifiable) return refuse(r, r->at, 1, "there is nothing to repeat before it");
+    if (!quantifiable) return refuse_regex(r, r->at, 1, "there is nothing to repeat before it");
     r->fold_before = 0;
     if (q == '{') return read_interval(r);
     pl_text_addn(r->out, &q, 1);
@@ -333,13 +335,13 @@ static pl_err read_term(struct reader *r, bool *quantifiable) {
         return read_quantifier(r, was);
     case '^':
     case '$':
-        return refuse(r, r->at, 1, "anchors are not known");
+        return refuse_regex(r, r->at, 1, "anchors are not known");
     case '[':
         *quantifiable = true;
         return read_class(r);
     case '.':
         *quantifiable = true;
-        if (r->folding) return refuse(r, r->at, 1, "only ASCII is known in (?i:");
+        if (r->folding) return refuse_regex(r, r->at, 1, "only ASCII is known in (?i:");
         pl_text_add(r->out, ".");
         r->at++;
         return PL_ERR_OK;
