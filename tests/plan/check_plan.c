@@ -378,6 +378,53 @@ START_TEST(norms_and_updates_of_all_tensors_run_as_one_on_a_gpu) {
 }
 END_TEST
 
+/* Groups of so many gradients among the ops, whose outputs have one shape and whose scratch is the
+ * same. */
+static uint32_t count_joint_gradients(const struct pl_program *p, uint32_t wanted) {
+    uint32_t groups = 0;
+    for (uint32_t i = 0, n; i < p->n_ops; i += n) {
+        const struct pl_op *first = &p->ops[i];
+        n = pl_program_together(p, i, p->n_ops);
+        if (first->kind != PL_OP_LINEAR_DW || n == 1) continue;
+        groups += n == wanted;
+        for (const struct pl_op *op = first; op < first + n; op++) {
+            const struct pl_tensor *dw = &p->tensors[op->out[0].id];
+            ck_assert_uint_eq(dw->dims[0], p->tensors[first->out[0].id].dims[0]);
+            ck_assert_uint_eq(op->in[PL_LINEAR_DW_WS].id, first->in[PL_LINEAR_DW_WS].id);
+        }
+    }
+    return groups;
+}
+
+/* k and v, gate and up; where q is no larger than k, it is one with them. A CPU has no use for
+ * it. */
+static const struct {
+    const char *model;
+    bool on_gpu;
+    uint32_t pairs, triples; /* of a layer */
+} joint_gradients[] = {
+    {"Llama-3.1-8B", true, 2, 0}, {"Llama-2-7B", true, 1, 1}, {"Llama-3.1-8B", false, 0, 0}};
+enum { N_JOINT_GRADIENTS = sizeof joint_gradients / sizeof *joint_gradients };
+
+START_TEST(gradients_of_modules_of_one_shape_run_as_one_on_a_gpu) {
+    const struct pl_traits gpu = pl_traits_cuda(90);
+    struct pl_model m;
+    struct pl_planned p;
+    struct pl_diag d = {0};
+    pl_test_model(joint_gradients[_i].model, &m);
+    m.layers = 2;
+    struct pl_job_shape s = pl_test_shape(&m, PL_MODE_LORA, PL_RECOMPUTE_NONE, 2, 128);
+    if (joint_gradients[_i].on_gpu)
+        ck_assert_int_eq(pl_planned_init_shape(&p, &s, &m, &gpu, NULL), PL_ERR_OK);
+    else
+        pl_test_plan(&p, &s, &m);
+    ck_assert_msg(pl_plan_check(p.plan, &d) == PL_ERR_OK, "%s", d.message);
+    ck_assert_uint_eq(count_joint_gradients(p.program, 2), m.layers * joint_gradients[_i].pairs);
+    ck_assert_uint_eq(count_joint_gradients(p.program, 3), m.layers * joint_gradients[_i].triples);
+    pl_planned_finish(&p);
+}
+END_TEST
+
 static void two_partials_in_one_place(struct pl_planned *p) {
     uint32_t n, first = find_together(p->program, PL_OP_SQUARE_SUM, &n);
     operands_of(p->program, first + 1)[1].row0--; /* partial, as input and output */
@@ -468,6 +515,8 @@ int main(void) {
     tcase_add_test(tc, the_text_form_has_a_line_for_every_op);
     tcase_add_loop_test(tc, norms_and_updates_of_all_tensors_run_as_one_on_a_gpu, 0,
                         (int)n_optimizers);
+    tcase_add_loop_test(tc, gradients_of_modules_of_one_shape_run_as_one_on_a_gpu, 0,
+                        N_JOINT_GRADIENTS);
     tcase_add_loop_test(tc, the_checker_finds_a_defect_between_ops_that_run_as_one, 0,
                         N_JOINT_DEFECTS);
     tcase_add_test(tc, sizes_beyond_64_bits_are_refused);

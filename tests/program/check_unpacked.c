@@ -162,6 +162,25 @@ START_TEST(room_for_the_largest_copy_changes_nothing) {
 END_TEST
 
 /* Rows that are no whole blocks are unpacked whole. */
+/* The modules of a copy; those of experts have rows between each other's. */
+START_TEST(modules_of_a_copy_are_unpacked_as_one) {
+    struct pl_job_shape s = shape_of(_i);
+    struct pl_planned p;
+    s.offload = PL_OFFLOAD_NONE;
+    make_plan(&p, &s);
+    const struct pl_op *ops = p.program->ops;
+    for (uint32_t i = 0, n; i < p.program->n_ops; i += n) {
+        n = pl_program_together(p.program, i, p.program->n_ops);
+        if (ops[i].kind != PL_OP_DEQUANT4) continue;
+        for (uint32_t k = i; k < i + n; k++)
+            ck_assert_uint_eq(ops[k].out[0].id, ops[i].out[0].id);
+        const bool more = i + n < p.program->n_ops && ops[i + n].kind == PL_OP_DEQUANT4;
+        ck_assert(!more || ops[i].attr.matrices || ops[i + n].out[0].id != ops[i].out[0].id);
+    }
+    pl_planned_finish(&p);
+}
+END_TEST
+
 START_TEST(rows_of_broken_blocks_stay_together) {
     struct pl_job_shape s = shape_of(0);
     struct pl_planned whole, same;
@@ -299,6 +318,7 @@ int main(void) {
     tcase_add_loop_test(tc, copies_of_a_recomputation_are_kept_for_the_gradient, 0, KINDS);
     tcase_add_test(tc, chunks_keep_their_own_copies_and_panels_are_not_kept);
     tcase_add_loop_test(tc, room_for_the_largest_copy_changes_nothing, 0, KINDS);
+    tcase_add_loop_test(tc, modules_of_a_copy_are_unpacked_as_one, 0, KINDS);
     tcase_add_test(tc, rows_of_broken_blocks_stay_together);
     tcase_add_test(tc, a_matrix_has_no_more_panels_than_it_may);
     tcase_add_test(tc, the_copy_at_the_peak_falls);
