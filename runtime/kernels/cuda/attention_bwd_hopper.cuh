@@ -17,6 +17,8 @@ template <int D> struct hopper_layout {
     static constexpr uint32_t BYTES = PL_PANEL_ALIGN + BARRIERS * 2 + 2 * sizeof(struct pl_barrier);
 };
 
+#if PL_PTX_IS_HOPPER
+
 /* Turns of the walk use the buffers in turn: the first of the two walked tiles, the barrier they
  * come to, and the parity of its phase. */
 template <int D> static __device__ __forceinline__ uint16_t *tile_of(uint16_t *own, uint32_t turn) {
@@ -68,6 +70,8 @@ load_queries(const struct pl_attention &a, const struct pl_attention_maps &maps,
                       query + threadIdx.x < t.length);
     pl_ptx_copy_commit();
 }
+
+#endif
 
 template <typename T, int D>
 static __global__ void __launch_bounds__(PL_HOPPER_THREADS, 1)

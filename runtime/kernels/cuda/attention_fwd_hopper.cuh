@@ -17,6 +17,8 @@ template <int D> struct forward_layout {
     static constexpr uint32_t BYTES = PL_PANEL_ALIGN + KEPT_AT * 2 + sizeof(struct pl_kept);
 };
 
+#if PL_PTX_IS_HOPPER
+
 /* Starts to load keys or values from `row` of the batch on. One thread calls it. */
 template <int D>
 static __device__ __forceinline__ void load_walked(uint16_t *tile, const CUtensorMap *map,
@@ -25,6 +27,8 @@ static __device__ __forceinline__ void load_walked(uint16_t *tile, const CUtenso
     pl_ptx_barrier_expect(comes, pl_panel_bytes<D>(PL_HOPPER_WALKED));
     pl_panel_load<D, PL_HOPPER_WALKED>(tile, map, kv_head, row, comes);
 }
+
+#endif
 
 template <typename T, int D>
 static __global__ void __launch_bounds__(PL_HOPPER_THREADS, 2)
