@@ -144,15 +144,7 @@ static void open_job(struct rig *r, char **words) {
     struct pl_diag d = {0};
     rig_init(r);
     must(pl_model_read(words[0], &r->model, &d), &d);
-    for (int i = 1; words[i]; i++) {
-        char *value = strchr(words[i], '=');
-        if (!value) {
-            fprintf(stderr, "%s: key=value was expected\n", words[i]);
-            exit(2);
-        }
-        *value++ = 0;
-        rig_set(r, words[i], value);
-    }
+    rig_set_words(r, words + 1);
     rig_open(r, &pl_back_end_cuda, 1);
 }
 

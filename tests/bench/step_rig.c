@@ -107,6 +107,18 @@ void rig_set(struct rig *r, const char *key, const char *value) {
     must(pl_job_set(&r->job, key, value, &d), &d);
 }
 
+void rig_set_words(struct rig *r, char **words) {
+    for (int i = 0; words[i]; i++) {
+        char *value = strchr(words[i], '=');
+        if (!value) {
+            fprintf(stderr, "%s: key=value was expected\n", words[i]);
+            exit(2);
+        }
+        *value++ = 0;
+        rig_set(r, words[i], value);
+    }
+}
+
 static void refuse_host_memory(const struct pl_plan *plan) {
     for (int place = PL_PLACE_PINNED; place < PL_PLACE_COUNT; place++)
         if (pl_plan_host_bytes(plan, place)) {

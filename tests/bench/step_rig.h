@@ -28,6 +28,8 @@ void must(pl_err err, const struct pl_diag *d);
 
 void rig_init(struct rig *r);                                    /* a job of defaults */
 void rig_set(struct rig *r, const char *key, const char *value); /* of a configuration */
+/* Sets key=value of each word up to a NULL; the words are changed. */
+void rig_set_words(struct rig *r, char **words);
 /* The job at its batch_size, which must be a number; a job that offloads is refused. */
 void rig_open(struct rig *r, const struct pl_back_end *back_end, uint32_t threads);
 /* Full rows of ids; every position but a row's last predicts. Once a round: later tensors take the
