@@ -2,6 +2,7 @@
 #include "runtime/device/cpu/cpu.h"
 #include "runtime/device/device.h"
 #include "runtime/kernels/back_ends.h"
+#include "runtime/kernels/rng.h"
 
 #include <check.h>
 #include <math.h>
@@ -88,6 +89,28 @@ START_TEST(the_rate_is_p_and_what_is_kept_is_scaled) {
     }
     /* Four standard deviations of a binomial. */
     ck_assert_double_le(fabs(kept - 0.7 * n), 4 * sqrt(n * 0.3 * 0.7));
+    free(y);
+}
+END_TEST
+
+/* Returns the number that a column of a position has in the stream of its sample. */
+static uint32_t number_at(const struct pl_rng *stream, uint64_t position, uint64_t column) {
+    uint32_t numbers[4];
+    pl_rng_block(stream, position << 32 | column / 4, numbers);
+    return numbers[column % 4];
+}
+
+START_TEST(an_element_is_kept_by_its_number_of_the_stream) {
+    struct batch b = make(4, all_lengths, all_samples);
+    float *y = forward((uint32_t)_i % n_levels, &b);
+    for (uint32_t s = 0; s < b.n_seqs; s++) {
+        const struct pl_rng sample = pl_rng_init(b.facts.seed, b.facts.step, b.samples[s]);
+        const struct pl_rng stream = pl_rng_fork(sample, b.attr.site);
+        const float *rows = y + b.offsets[s] * COLS;
+        for (uint32_t i = 0; i < all_lengths[s] * COLS; i++)
+            ck_assert_int_eq(rows[i] != 0, number_at(&stream, i / COLS, i % COLS) >=
+                                               (double)b.attr.dropout * 4294967296.0);
+    }
     free(y);
 }
 END_TEST
@@ -204,6 +227,7 @@ int main(void) {
     TCase *tc = tcase_create("mask");
     tcase_add_checked_fixture(tc, open_device, close_device);
     tcase_add_loop_test(tc, the_rate_is_p_and_what_is_kept_is_scaled, 0, PL_CPU_MAX_LEVELS);
+    tcase_add_loop_test(tc, an_element_is_kept_by_its_number_of_the_stream, 0, PL_CPU_MAX_LEVELS);
     tcase_add_loop_test(tc, the_mask_of_a_sample_is_the_same_in_any_batch, 0, PL_CPU_MAX_LEVELS);
     tcase_add_test(tc, seed_step_sample_site_and_position_each_change_the_mask);
     tcase_add_loop_test(tc, the_backward_mask_is_the_forward_mask, 0, PL_CPU_MAX_LEVELS);

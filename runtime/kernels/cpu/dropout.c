@@ -4,7 +4,7 @@
  * (seed, step, sample, site), is at least p; so the mask is the same in whatever micro-batch, order
  * or thread the sample is computed, and the backward pass computes it again. */
 #include "runtime/kernels/cpu/chunk.h"
-#include "runtime/kernels/rng.h"
+#include "runtime/kernels/cpu/random.h"
 
 struct dropout {
     struct pl_view x, y; /* [N,K]; y = mask(x), or y += mask(x) */
@@ -13,25 +13,30 @@ struct dropout {
     const struct pl_batch *batch;
     uint32_t site;
     uint64_t first;     /* token of the micro-batch that row 0 is */
-    uint64_t threshold; /* p * 2^32 */
+    uint32_t threshold; /* p * 2^32 */
     float scale;        /* 1 / (1 - p) */
     bool adds;
 };
 
 /* Numbers of columns [col, col+n) of one position: four columns share a block, and the position is
- * the upper half of the block's index. col is a multiple of 4; numbers has room for a whole block.
- */
-static void draw(const struct pl_rng *stream, uint64_t position, uint64_t col, uint64_t n,
+ * the upper half of the block's index. col is a multiple of 4, and numbers has room for whole
+ * draws. */
+#define BLOCK_COLUMNS 4
+_Static_assert(PL_CHUNK % (BLOCK_COLUMNS * PL_RANDOM_BLOCKS) == 0, "a chunk is whole draws");
+
+static void draw(const struct pl_random *stream, uint64_t position, uint64_t col, uint64_t n,
                  uint32_t *numbers) {
-    const uint64_t base = position << 32 | col / 4;
-    for (uint64_t i = 0; i < (n + 3) / 4; i++)
-        pl_rng_block(stream, base + i, numbers + 4 * i);
+    const uint64_t base = position << 32 | col / BLOCK_COLUMNS;
+    for (uint64_t i = 0; i < pl_u64_div_up(n, BLOCK_COLUMNS); i += PL_RANDOM_BLOCKS)
+        pl_random_blocks(stream, base + i, numbers + BLOCK_COLUMNS * i);
 }
 
-static void drop_row(const struct dropout *t, const struct pl_rng *stream, uint64_t position,
+static void drop_row(const struct dropout *t, const struct pl_random *stream, uint64_t position,
                      uint64_t row) {
     uint32_t numbers[PL_CHUNK];
     float bx[PL_CHUNK], by[PL_CHUNK], bo[PL_CHUNK];
+    const uint32_t threshold = t->threshold;
+    const float scale = t->scale;
     for (uint64_t c = 0, n; c < t->y.cols; c += n) {
         n = pl_chunk_size(t->y.cols, c);
         draw(stream, position, c, n, numbers);
@@ -39,7 +44,7 @@ static void drop_row(const struct dropout *t, const struct pl_rng *stream, uint6
         const float *old = t->adds ? pl_chunk(&t->y, row, c, n, bo) : NULL;
         float *y = pl_chunk_out(&t->y, row, c, by);
         for (uint64_t i = 0; i < n; i++) {
-            const float kept = numbers[i] >= t->threshold ? x[i] * t->scale : 0.0f;
+            const float kept = numbers[i] >= threshold ? x[i] * scale : 0.0f;
             y[i] = old ? old[i] + kept : kept;
         }
         pl_chunk_store(&t->y, row, c, n, y);
@@ -55,7 +60,9 @@ static void drop_rows(void *arg, uint64_t row0, uint64_t row1, uint32_t worker) 
             s++;
         const uint64_t start = (uint64_t)t->offsets[s];
         const struct pl_rng sample = pl_rng_init(t->batch->seed, t->batch->step, t->samples[s]);
-        const struct pl_rng stream = pl_rng_fork(sample, t->site);
+        const struct pl_rng own = pl_rng_fork(sample, t->site);
+        struct pl_random stream;
+        pl_random_init(&stream, &own);
         for (; row < row1 && t->first + row < (uint64_t)t->offsets[s + 1]; row++)
             drop_row(t, &stream, t->first + row - start, row);
     }
@@ -66,7 +73,7 @@ static pl_err run(struct pl_device *dev, const struct pl_call *c, struct dropout
     t->batch = c->batch;
     t->site = c->attr->site;
     t->first = c->attr->first_element / pl_u64_max(t->y.cols, 1);
-    t->threshold = (uint64_t)(p * 4294967296.0);
+    t->threshold = (uint32_t)(p * 4294967296.0);
     t->scale = (float)(1.0 / (1.0 - p));
     if (t->y.rows && (uint64_t)t->offsets[c->batch->n_seqs] < t->first + t->y.rows)
         return PL_ERR_PLAN_BROKEN;
