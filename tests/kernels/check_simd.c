@@ -1,5 +1,6 @@
 /* check_simd.c - storage types, sums, exp and random bits of one level; compiled once per level
  * with the flags of the kernels, so that what is tested is what runs. */
+#include "runtime/kernels/cpu/exponentials.h"
 #include "runtime/kernels/cpu/update.h"
 
 #include <check.h>
@@ -121,6 +122,27 @@ START_TEST(exp_errs_by_less_than_1e_7) {
 }
 END_TEST
 
+/* X1 of exponentials.h: numbers of every sign and exponent, infinities and NaN, in counts that
+ * leave a rest. */
+START_TEST(exp_of_many_is_that_of_each) {
+    static float x[N], y[N];
+    for (uint32_t i = 0; i < N; i++)
+        x[i] = y[i] = pl_f32_from_bits(i * 0x000FFFFFu);
+    x[N - 1] = y[N - 1] = NAN;
+    for (int i = 0, n; i < N; i += n) {
+        n = i % 37 + 1 < N - i ? i % 37 + 1 : N - i;
+        pl_exp_all(y + i, (uint64_t)n);
+    }
+    for (int i = 0; i < N; i++) {
+        const float want = pl_expf(x[i]);
+        if (isnan(want))
+            ck_assert_float_nan(y[i]);
+        else
+            ck_assert_uint_eq(pl_f32_bits(y[i]), pl_f32_bits(want));
+    }
+}
+END_TEST
+
 START_TEST(exp_has_the_limits_of_exp) {
     static const float in[] = {-INFINITY, -1000, -88, 0, 89, 1000, INFINITY};
     static const float want[] = {0, 0, 0, 1, INFINITY, INFINITY, INFINITY};
@@ -129,11 +151,15 @@ START_TEST(exp_has_the_limits_of_exp) {
         x[i] = i % 8 < 7 ? in[i % 8] : NAN;
     for (int i = 0; i < 32; i++)
         y[i] = pl_expf(x[i]);
+    pl_exp_all(x, 32);
     for (int i = 0; i < 32; i++)
-        if (i % 8 < 7)
+        if (i % 8 < 7) {
             ck_assert_float_eq(y[i], want[i % 8]);
-        else
+            ck_assert_float_eq(x[i], want[i % 8]);
+        } else {
             ck_assert_float_nan(y[i]);
+            ck_assert_float_nan(x[i]);
+        }
 }
 END_TEST
 
@@ -224,6 +250,7 @@ int main(void) {
     tcase_add_test(tc, every_half_is_widened_exactly_and_narrows_to_itself);
     tcase_add_test(tc, narrowing_to_fp16_rounds_to_nearest_even);
     tcase_add_test(tc, exp_errs_by_less_than_1e_7);
+    tcase_add_test(tc, exp_of_many_is_that_of_each);
     tcase_add_test(tc, exp_has_the_limits_of_exp);
     tcase_add_test(tc, a_long_sum_of_ones_is_exact);
     tcase_add_test(tc, sums_let_nan_and_infinity_through);

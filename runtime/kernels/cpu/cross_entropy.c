@@ -8,6 +8,7 @@
 #include "estimator/ops/padding.h"
 #include "estimator/ops/scratch/scratch_bytes.h"
 #include "runtime/kernels/cpu/chunk.h"
+#include "runtime/kernels/cpu/exponentials.h"
 
 #include <float.h>
 #include <string.h>
@@ -44,10 +45,18 @@ static float largest(const float *x, uint64_t n, float least) {
     return lane[0];
 }
 
-static float exp_sum(const float *x, uint64_t n, float max) {
-    float sum = 0;
+/* e[i] = exp(x[i] - max); e may be x. */
+static void exponentials(const float *x, uint64_t n, float max, float *e) {
     for (uint64_t i = 0; i < n; i++)
-        sum += pl_expf(x[i] - max);
+        e[i] = x[i] - max;
+    pl_exp_all(e, n);
+}
+
+static float exp_sum(const float *x, uint64_t n, float max) {
+    float e[PL_CHUNK], sum = 0;
+    exponentials(x, n, max, e);
+    for (uint64_t i = 0; i < n; i++)
+        sum += e[i];
     return sum;
 }
 
@@ -86,8 +95,9 @@ static void write_gradient(const struct cross_entropy *t, uint64_t row, float ma
         const float *x = pl_chunk(&t->logits, row, c, n, buf);
         const float *by = slopes(x, n, t->limit, slope);
         float *g = pl_chunk_out(&t->logits, row, c, out);
+        exponentials(x, n, max, g);
         for (uint64_t i = 0; i < n; i++)
-            g[i] = pl_expf(x[i] - max) * factor;
+            g[i] *= factor;
         if (target >= c && target < c + n) g[target - c] -= scale;
         for (uint64_t i = 0; by && i < n; i++)
             g[i] *= by[i];

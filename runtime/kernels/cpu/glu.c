@@ -3,16 +3,13 @@
  * z = g of SiLU, and z = 2 k (g + c g^3) of GELU as tanh approximates it, because (1 + tanh(z/2))/2
  * is s (Hendrycks and Gimpel, "Gaussian error linear units", 2016). */
 #include "runtime/kernels/cpu/chunk.h"
+#include "runtime/kernels/cpu/exponentials.h"
 
 struct glu {
     struct pl_view gate, up, m; /* [N,F]; m is its gradient on the way back */
     struct pl_view du;          /* the gradient of up, over it or apart; may be absent */
     struct pl_view again;       /* m once more, on the way back, over its gradient or apart; too */
 };
-
-static inline float sigmoid(float z) {
-    return 1.0f / (1.0f + pl_expf(-z));
-}
 
 #define GELU_2K 1.5957691216057308f /* 2 sqrt(2 / pi) */
 #define GELU_C  0.044715f
@@ -37,16 +34,38 @@ static inline float gelu_slope(float g, float s, float gs) {
  * activation. */
 #define INLINED static inline __attribute__((always_inline))
 
+/* Asks for what follows columns [c, c + n), in the row or at the start of the next one. A chunk is
+ * too short for a processor to read ahead, and the exponentials are so much arithmetic that it
+ * would begin the next chunk no earlier than this one ends. */
+static inline void ask_beyond(const struct glu *t, uint64_t row, uint64_t c, uint64_t n) {
+    const struct pl_view *read[] = {&t->gate, &t->up, &t->m};
+    for (size_t k = 0; k < sizeof read / sizeof *read; k++) {
+        const struct pl_view *v = read[k];
+        const uint64_t next = c + n == v->cols ? v->ld : c + n, size = pl_float_bytes(v->dtype);
+        pl_ask_for((uintptr_t)pl_at(v, row, 0) + next * size, n * size);
+    }
+}
+
+/* e[i] = e^-z(g[i]), n <= PL_CHUNK. */
+INLINED void exponentials(const float *restrict g, float *restrict e, uint64_t n,
+                          float (*z)(float)) {
+    for (uint64_t i = 0; i < n; i++)
+        e[i] = -z(g[i]);
+    pl_exp_all(e, n);
+}
+
 INLINED void forward_rows(const struct glu *t, uint64_t row0, uint64_t row1, float (*z)(float)) {
-    float bg[PL_CHUNK], bu[PL_CHUNK], bm[PL_CHUNK];
+    float bg[PL_CHUNK], bu[PL_CHUNK], bm[PL_CHUNK], e[PL_CHUNK];
     for (uint64_t row = row0; row < row1; row++) {
         for (uint64_t c = 0, n; c < t->m.cols; c += n) {
             n = pl_chunk_size(t->m.cols, c);
             const float *restrict g = pl_chunk(&t->gate, row, c, n, bg);
             const float *restrict u = pl_chunk(&t->up, row, c, n, bu);
             float *restrict m = pl_chunk_out(&t->m, row, c, bm);
+            ask_beyond(t, row, c, n);
+            exponentials(g, e, n, z);
             for (uint64_t i = 0; i < n; i++)
-                m[i] = g[i] * sigmoid(z(g[i])) * u[i];
+                m[i] = g[i] * (1.0f / (1.0f + e[i])) * u[i];
             pl_chunk_store(&t->m, row, c, n, m);
         }
     }
@@ -56,14 +75,17 @@ INLINED void forward_rows(const struct glu *t, uint64_t row0, uint64_t row1, flo
 INLINED void backward_rows(const struct glu *t, uint64_t row0, uint64_t row1, float (*z)(float),
                            float (*slope)(float, float, float)) {
     float bg[PL_CHUNK], bu[PL_CHUNK], bm[PL_CHUNK], dg[PL_CHUNK], du[PL_CHUNK], m[PL_CHUNK];
+    float e[PL_CHUNK];
     for (uint64_t row = row0; row < row1; row++) {
         for (uint64_t c = 0, n; c < t->m.cols; c += n) {
             n = pl_chunk_size(t->m.cols, c);
             const float *restrict g = pl_chunk(&t->gate, row, c, n, bg);
             const float *restrict u = pl_chunk(&t->up, row, c, n, bu);
             const float *restrict dm = pl_chunk(&t->m, row, c, n, bm);
+            ask_beyond(t, row, c, n);
+            exponentials(g, e, n, z);
             for (uint64_t i = 0; i < n; i++) {
-                const float s = sigmoid(z(g[i])), gs = g[i] * s;
+                const float s = 1.0f / (1.0f + e[i]), gs = g[i] * s;
                 m[i] = gs * u[i];
                 dg[i] = dm[i] * u[i] * slope(g[i], s, gs);
                 du[i] = dm[i] * gs;
