@@ -25,11 +25,12 @@ struct product {
     uint64_t parts_n;        /* tasks along n */
     uint64_t depth;          /* of a block, in elements */
     struct pl_gemm_room room;
-    bool turned; /* computes the transpose of C */
-    bool direct; /* tiles write to C */
-    bool rounds; /* tiles round to C, which is bf16 */
-    bool pairs;  /* of bf16 */
-    bool copied; /* rows of A are, wherever they lie */
+    bool turned;  /* computes the transpose of C */
+    bool direct;  /* tiles write to C */
+    bool rounds;  /* tiles round to C, which is bf16 */
+    bool streams; /* whole lines of C past the caches */
+    bool pairs;   /* of bf16 */
+    bool copied;  /* rows of A are, wherever they lie */
 };
 
 /* Rows and columns of one task: C[m0:m0+rows, n0:n0+cols]. */
@@ -44,7 +45,15 @@ static struct part part_of(const struct product *p, uint32_t task) {
     return t;
 }
 
+/* Columns of the next tile when `left` are left. */
+static uint64_t tile_cols(const struct product *p, uint64_t left) {
+    return p->streams ? pl_u64_min(PL_TILE_LINE * PL_LANES, left) : pl_tile_cols(left);
+}
+
 /* ---- the cut into parts ---- */
+
+/* Columns of a part are whole tiles and whole lines of bf16. */
+enum { STREAMED_UNIT = 2 * PL_GEMM_UNIT };
 
 /* Below this many multiply-adds waking a thread costs more than it brings. */
 #define SERIAL_PRODUCT (UINT64_C(1) << 17)
@@ -70,13 +79,14 @@ static double time_of(const struct product *p, const struct limits *l, uint32_t 
 static void split(struct product *p, const struct limits *l, uint32_t threads) {
     const uint64_t most = threads == 1 ? 1 : (uint64_t)threads * PARTS_A_THREAD;
     const uint64_t least_m = pl_u64_div_up(p->m, l->rows), least_n = pl_u64_div_up(p->n, l->cols);
+    const uint64_t unit = p->streams ? STREAMED_UNIT : PL_GEMM_UNIT;
     struct product best = *p;
     double best_time = INFINITY;
     for (uint64_t parts_m = least_m; parts_m <= most || parts_m == least_m; parts_m *= 2) {
         p->part_m = pl_u64_round_up(pl_u64_div_up(p->m, parts_m), PL_TILE_MAX_ROWS);
         for (uint64_t parts_n = least_n; parts_m * parts_n <= most || parts_n == least_n;
              parts_n++) {
-            p->part_n = pl_u64_round_up(pl_u64_div_up(p->n, parts_n), PL_GEMM_UNIT);
+            p->part_n = pl_u64_round_up(pl_u64_div_up(p->n, parts_n), unit);
             const double time = time_of(p, l, threads);
             if (time >= best_time) continue;
             best_time = time;
@@ -242,11 +252,25 @@ static void finish_tile(const struct pass *b, const struct pl_tile *tile, uint64
                    tile->c + i * tile->ldc);
 }
 
-/* All rows pass over one panel, whose columns of B these are. tile: set up for the first row. */
-static void multiply_panel(const struct pass *b, struct pl_tile tile,
-                           const struct pl_block *columns, struct stretch *next, bool has_place) {
+/* Multiplies the rows of a tile by the panels after it. */
+static void multiply_beside(const struct pl_tile *first, uint32_t rows, uint32_t vectors,
+                            uint64_t panels) {
+    struct pl_tile tile = *first;
+    tile.ahead[0].rows = tile.ahead[1].rows = tile.carry.rows = 0;
+    for (; panels > 0; panels--) {
+        tile.b += vectors * PL_LANES;
+        tile.end += vectors * PL_LANES;
+        PL_LEVEL_NAME(pl_tile_run)(&tile, rows, vectors);
+    }
+}
+
+/* All rows pass over one panel, or over several where lines are written, so that a row of C gets
+ * them one after the other. columns: those of B. tile: set up for the first row. */
+static void multiply_panels(const struct pass *b, struct pl_tile tile,
+                            const struct pl_block *columns, uint64_t panels, struct stretch *next,
+                            bool has_place) {
     const struct product *p = b->p;
-    const uint32_t vectors = (uint32_t)pl_u64_div_up(columns->side, PL_LANES);
+    const uint32_t vectors = (uint32_t)pl_u64_div_up(columns->side / panels, PL_LANES);
     const uint32_t most = pl_tile_rows(vectors);
     const bool is_first = columns->side0 == b->t->n0;
     const bool carries = has_place && is_carried(b, next);
@@ -268,6 +292,7 @@ static void multiply_panel(const struct pass *b, struct pl_tile tile,
         tile.carry = carries && is_left ? carry_of(b, next, &piece, tile.k) : (struct pl_carry){0};
         if (rounds) tile.end = pl_at(&p->g->c, b->t->m0 + i, columns->side0);
         PL_LEVEL_NAME(pl_tile_run)(&tile, (uint32_t)n, vectors);
+        if (panels > 1) multiply_beside(&tile, (uint32_t)n, vectors, panels - 1);
         if (has_place && is_left && !carries) pack(b, next, &piece);
         if (finishes && !rounds) finish_tile(b, &tile, i, n, columns);
         if (keeps) tile.c += most * tile.ldc;
@@ -304,9 +329,9 @@ static struct stretch stretch_from(const struct pass *b, const struct places *at
                                    int place) {
     const uint64_t most = col ? at->panels : 1;
     struct stretch n = {.columns = b->rows, .panels = at->at[place]};
-    const uint64_t left = b->t->cols - col, width = pl_tile_cols(left);
+    const uint64_t left = b->t->cols - col, width = tile_cols(b->p, left);
     uint64_t panels = 1;
-    while (panels < most && pl_tile_cols(left - panels * width) == width)
+    while (panels < most && tile_cols(b->p, left - panels * width) == width)
         panels++;
     n.columns.side0 = b->t->n0 + col;
     n.columns.side = panels * width;
@@ -315,11 +340,17 @@ static struct stretch stretch_from(const struct pass *b, const struct places *at
     return n;
 }
 
-/* Cuts the packing of the next panels into as many pieces as there are tiles before them. */
+/* The panels of a stretch that rows pass over together. */
+static uint64_t panels_together(const struct pass *b, const struct stretch *n) {
+    return b->p->streams ? n->all / n->width : 1;
+}
+
+/* Cuts the packing of the next panels into as many pieces as there are groups of rows that pass
+ * before. */
 static void cut(const struct pass *b, const struct stretch *now, struct stretch *next) {
-    const uint64_t panels = pl_u64_div_up(now->columns.side, now->width);
+    const uint64_t passes = now->all / now->width / panels_together(b, now);
     const uint64_t tiles =
-        panels * pl_u64_div_up(b->rows.side, pl_tile_rows(now->width / PL_LANES));
+        passes * pl_u64_div_up(b->rows.side, pl_tile_rows(now->width / PL_LANES));
     const uint64_t all = b->p->g->trans_b ? next->columns.side : next->columns.depth;
     next->piece = pl_u64_round_up(pl_u64_div_up(all, tiles), 2);
 }
@@ -340,6 +371,7 @@ static void add_block(struct pass *b) {
                            .ldc = p->direct ? g->c.ld : p->part_n,
                            .ldend = g->c.ld,
                            .end_adds = g->adds,
+                           .streams = p->streams,
                            .add = b->rows.k0 || (p->direct && (g->adds || g->bias.p))};
     struct stretch now = stretch_from(b, &at, 0, 0);
     int place = 0;
@@ -349,13 +381,14 @@ static void add_block(struct pass *b) {
         cut(b, &now, &next);
         tile.ldb = now.all;
         tile.b = now.panels;
-        for (uint64_t done = 0; done < now.columns.side; done += now.width, tile.b += now.width) {
+        const uint64_t panels = panels_together(b, &now), width = panels * now.width;
+        for (uint64_t done = 0; done < now.columns.side; done += width, tile.b += width) {
             struct pl_block columns = now.columns;
             columns.side0 += done;
-            columns.side = pl_u64_min(now.width, now.columns.side - done);
+            columns.side = pl_u64_min(width, now.columns.side - done);
             const uint64_t col = columns.side0 - t->n0;
             tile.c = p->direct ? pl_at(&g->c, t->m0, t->n0 + col) : b->s->sums + col;
-            multiply_panel(b, tile, &columns, &next, has_place);
+            multiply_panels(b, tile, &columns, panels, &next, has_place);
         }
         if (!has_place && next.columns.side > 0) pack(b, &next, &next.columns);
         now = next;
@@ -388,6 +421,7 @@ static void run_part(void *arg, uint32_t task, uint32_t worker) {
         add_block(&b);
     }
     if (p->turned) finish_turned(p, &t, s.sums);
+    if (p->streams) pl_tile_drain();
 }
 
 /* ---- the whole ---- */
@@ -395,6 +429,11 @@ static void run_part(void *arg, uint32_t task, uint32_t worker) {
 /* No terms to sum: C = bias, or C stays. */
 static void no_depth(const struct pl_gemm *g) {
     float sums[PL_GEMM_COLS];
+    if (!g->adds && !g->bias.p) {
+        for (uint64_t i = 0; i < g->c.rows; i++)
+            memset(pl_at(&g->c, i, 0), 0, g->c.cols * pl_float_bytes(g->c.dtype));
+        return;
+    }
     for (uint64_t col = 0; col < g->c.cols; col += PL_GEMM_COLS) {
         const uint64_t n = pl_u64_min(PL_GEMM_COLS, g->c.cols - col);
         for (uint64_t i = 0; i < g->c.rows; i++) {
@@ -424,6 +463,15 @@ static struct pl_gemm turn(const struct pl_gemm *g) {
 /* The whole product decides, so that parts have no say in how an element is rounded. */
 static bool goes_to_c(const struct product *p) {
     return p->g->c.dtype == PL_DTYPE_F32 && !p->turned && p->n % PL_GEMM_LINE == 0;
+}
+
+/* True if tiles write whole lines of C, once and for all. */
+static bool writes_lines(const struct product *p) {
+    const struct pl_view *c = &p->g->c;
+    const uint64_t line = PL_CACHE_LINE / sizeof(uint16_t);
+    return PL_TILE_LINE && p->g->streams && p->pairs && p->rounds && !p->g->adds &&
+           p->g->alpha == 1 && p->depth >= p->k && p->n % line == 0 && c->ld % line == 0 &&
+           (uintptr_t)c->p % PL_CACHE_LINE == 0;
 }
 
 static struct limits limits_of(const struct product *p) {
@@ -473,6 +521,7 @@ static struct product plan(const struct pl_gemm *g, uint32_t threads, struct pl_
     /* Tiles of one vector have the most rows, which often lie in one set of the first cache. */
     p.copied = p.turned && p.n <= PL_LANES && p.room.left;
     p.depth = depth_of(p.k, p.pairs);
+    p.streams = writes_lines(&p);
     const struct limits limits = limits_of(&p);
     split(&p, &limits, p.m * p.n < SERIAL_PRODUCT / (p.k + 1) ? 1 : threads);
     p.parts_n = pl_u64_div_up(p.n, p.part_n);

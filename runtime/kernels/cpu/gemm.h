@@ -10,10 +10,11 @@
  * Operands are of any float types; sums are fp32 over the whole of k, rounded once. Products of two
  * bf16 numbers are exact in fp32, so a level that multiplies them as they are (PL_HAS_PAIRS) only
  * adds them in another order.
+ * streams: C is much larger than the caches, so it is written past them where that can be done.
  * ws: pl_product_workspace_bytes().
  * The bits depend on the shape and the level only, never on threads. */
 struct pl_gemm {
-    bool trans_a, trans_b, adds;
+    bool trans_a, trans_b, adds, streams;
     float alpha;
     struct pl_view a, b, c, bias, ws;
 };

@@ -150,14 +150,19 @@ pl_err PL_CPU(grouped_linear_dx)(struct pl_device *dev, const struct pl_call *c)
     return run(dev, c, &c->in[PL_GROUPED_LINEAR_DX_OFFSETS], &g);
 }
 
+/* A result of so many bytes is gone from the caches before it is read. */
+#define STREAMED_BYTES (UINT64_C(64) << 20)
+
 /* in: dy[P,O], x[P,K], offsets[E+1]i32, ws, dW[E*O,K]; out: dW[E*O,K]. */
 pl_err PL_CPU(grouped_linear_dw)(struct pl_device *dev, const struct pl_call *c) {
+    const struct pl_view *dw = &c->out[PL_GROUPED_LINEAR_DW_OUT_DW];
     struct grouped g = {.all = {.trans_a = true,
+                                .streams = dw->rows * dw->ld * sizeof(uint16_t) >= STREAMED_BYTES,
                                 .a = c->in[PL_GROUPED_LINEAR_DW_DY],
                                 .b = c->in[PL_GROUPED_LINEAR_DW_X],
                                 .ws = c->in[PL_GROUPED_LINEAR_DW_WS],
-                                .c = c->out[PL_GROUPED_LINEAR_DW_OUT_DW]},
-                        .experts = pl_experts_of(c, &c->out[PL_GROUPED_LINEAR_DW_OUT_DW])};
+                                .c = *dw},
+                        .experts = pl_experts_of(c, dw)};
     if (!pl_grouped_linear_dw_is_sound(c)) return PL_ERR_PLAN_BROKEN;
     return run(dev, c, &c->in[PL_GROUPED_LINEAR_DW_OFFSETS], &g);
 }

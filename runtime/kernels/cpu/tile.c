@@ -26,6 +26,16 @@ static inline __attribute__((always_inline)) void round_pairs(const struct pl_ti
         }
     }
 }
+
+/* Does the same for rows of whole lines, which go past the caches. */
+static inline __attribute__((always_inline)) void
+stream_pairs(const struct pl_tile *t, pl_vec (*sum)[PL_TILE_VECTORS], const int rows) {
+    uint16_t *row = t->end;
+    UNROLLED for (int r = 0; r < rows; r++, row += t->ldend) {
+        const __m512bh line = _mm512_cvtne2ps_pbh((__m512)sum[r][1], (__m512)sum[r][0]);
+        _mm512_stream_si512((void *)row, (__m512i)line);
+    }
+}
 #endif
 
 /* Does what store() does, and rounds to bf16 at once: the sums are not written and read again. */
@@ -35,6 +45,10 @@ static inline __attribute__((always_inline)) void round_off(const struct pl_tile
                                                             const int vectors) {
     const pl_vec alpha = t->alpha - (pl_vec){0};
 #if PL_HAS_PAIRS
+    if (elements == PAIRS && vectors == PL_TILE_LINE && t->streams) {
+        stream_pairs(t, sum, rows);
+        return;
+    }
     if (elements == PAIRS && t->alpha == 1 && !t->add && !t->end_adds) {
         round_pairs(t, sum, rows, vectors);
         return;
@@ -164,7 +178,8 @@ multiply(const struct pl_tile *t, const int elements, const int rows, const int 
     UNROLLED for (int r = 0; r < rows; r++) {
         UNROLLED for (int v = 0; v < vectors; v++) {
             sum[r][v] = (pl_vec){0};
-            __builtin_prefetch(below + (size_t)(r + rows) * below_ld + v * PL_CACHE_LINE, 1);
+            if (!t->streams)
+                __builtin_prefetch(below + (size_t)(r + rows) * below_ld + v * PL_CACHE_LINE, 1);
         }
     }
     if (t->carry.rows > 0)

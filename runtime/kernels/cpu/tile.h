@@ -31,6 +31,14 @@
 #endif
 #define PL_TILE_COLS (PL_TILE_VECTORS * PL_LANES)
 
+/* A tile of pairs with so many vectors has rows of one cache line in bf16, which it can write past
+ * the caches; 0 at levels without pairs. */
+#if PL_HAS_PAIRS
+#define PL_TILE_LINE 2
+#else
+#define PL_TILE_LINE 0
+#endif
+
 /* Steps of k between pieces of other work. */
 enum { PL_TILE_STEPS = 2 };
 
@@ -70,8 +78,18 @@ struct pl_tile {
     uint16_t *end;
     size_t ldend;
     bool end_adds;
+    /* Rows of `end` are whole lines that are written past the caches: pairs, PL_TILE_LINE vectors,
+     * an alpha of 1, no C, nothing to add. Others may read them after pl_tile_drain(). */
+    bool streams;
 };
 void PL_LEVEL_NAME(pl_tile_run)(const struct pl_tile *t, uint32_t rows, uint32_t vectors);
+
+/* Waits until what this thread wrote past the caches can be seen by others. */
+static inline void pl_tile_drain(void) {
+#if PL_TILE_LINE
+    _mm_sfence();
+#endif
+}
 
 /* The most rows of a tile. */
 static inline uint32_t pl_tile_rows(uint32_t vectors) {
