@@ -253,8 +253,8 @@ static void finish_tile(const struct pass *b, const struct pl_tile *tile, uint64
 }
 
 /* Multiplies the rows of a tile by the panels after it. */
-static void multiply_beside(const struct pl_tile *first, uint32_t rows, uint32_t vectors,
-                            uint64_t panels) {
+static void multiply_panels_after(const struct pl_tile *first, uint32_t rows, uint32_t vectors,
+                                  uint64_t panels) {
     struct pl_tile tile = *first;
     tile.ahead[0].rows = tile.ahead[1].rows = tile.carry.rows = 0;
     for (; panels > 0; panels--) {
@@ -292,7 +292,7 @@ static void multiply_panels(const struct pass *b, struct pl_tile tile,
         tile.carry = carries && is_left ? carry_of(b, next, &piece, tile.k) : (struct pl_carry){0};
         if (rounds) tile.end = pl_at(&p->g->c, b->t->m0 + i, columns->side0);
         PL_LEVEL_NAME(pl_tile_run)(&tile, (uint32_t)n, vectors);
-        if (panels > 1) multiply_beside(&tile, (uint32_t)n, vectors, panels - 1);
+        if (panels > 1) multiply_panels_after(&tile, (uint32_t)n, vectors, panels - 1);
         if (has_place && is_left && !carries) pack(b, next, &piece);
         if (finishes && !rounds) finish_tile(b, &tile, i, n, columns);
         if (keeps) tile.c += most * tile.ldc;

@@ -178,7 +178,7 @@ multiply(const struct pl_tile *t, const int elements, const int rows, const int 
     UNROLLED for (int r = 0; r < rows; r++) {
         UNROLLED for (int v = 0; v < vectors; v++) {
             sum[r][v] = (pl_vec){0};
-            if (!t->streams)
+            if (elements != PAIRS || vectors != PL_TILE_LINE || !t->streams)
                 __builtin_prefetch(below + (size_t)(r + rows) * below_ld + v * PL_CACHE_LINE, 1);
         }
     }
