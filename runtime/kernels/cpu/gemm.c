@@ -270,12 +270,14 @@ static void multiply_panels(const struct pass *b, struct pl_tile tile,
                             const struct pl_block *columns, uint64_t panels, struct stretch *next,
                             bool has_place) {
     const struct product *p = b->p;
-    const uint32_t vectors = (uint32_t)pl_u64_div_up(columns->side / panels, PL_LANES);
+    const uint64_t cols = columns->side / panels, rest = cols % PL_LANES;
+    const uint32_t vectors = (uint32_t)pl_u64_div_up(cols, PL_LANES);
     const uint32_t most = pl_tile_rows(vectors);
     const bool is_first = columns->side0 == b->t->n0;
     const bool carries = has_place && is_carried(b, next);
     const bool finishes = b->is_last && !p->direct && !p->turned, rounds = finishes && p->rounds;
     const bool keeps = !b->is_first || !b->is_last || !finishes;
+    tile.half = rest > 0 && rest <= PL_LANES / 2;
     for (uint64_t i = 0; i < b->rows.side; i += most) {
         const struct pl_block piece = piece_of(b, next);
         const bool is_left = piece.side > 0 && piece.depth > 0;

@@ -92,6 +92,38 @@ static inline __attribute__((always_inline)) pl_vec add_product(pl_vec sum, floa
     return sum + x * column;
 }
 
+/* Half a vector, where a vector has 512 bits. */
+#if PL_LANES == 16
+enum { HAS_HALVES = 1 };
+typedef __m256 half_vec;
+
+static inline __attribute__((always_inline)) half_vec load_half(const float *p) {
+    return _mm256_loadu_ps(p);
+}
+
+/* sum += x column. */
+static inline __attribute__((always_inline)) half_vec
+add_half_product(half_vec sum, float x, half_vec column, const int elements) {
+#if PL_HAS_PAIRS
+    if (elements == PAIRS)
+        return _mm256_dpbf16_ps(sum, (__m256bh)_mm256_set1_ps(x), (__m256bh)column);
+#endif
+    (void)elements;
+    return _mm256_fmadd_ps(_mm256_set1_ps(x), column, sum);
+}
+
+/* Returns a vector whose second half is zeros. */
+static inline __attribute__((always_inline)) pl_vec whole_of(half_vec x) {
+    return (pl_vec)_mm512_zextps256_ps512(x);
+}
+#else
+enum { HAS_HALVES = 0 };
+typedef pl_vec half_vec;
+#define load_half(p)                        pl_vec_load(p)
+#define add_half_product(sum, x, column, e) add_product(sum, x, column, e)
+#define whole_of(x)                         (x)
+#endif
+
 /* Lines of each kind that are prefetched together: processors drop prefetches that come in a burst.
  */
 enum { LINES = 2 };
@@ -143,11 +175,14 @@ static inline __attribute__((always_inline)) void carry(struct pl_carry *c, cons
     }
 }
 
-/* The loop over k. carries is a constant: a loop without a carry has registers to spare. */
-static inline __attribute__((always_inline)) void sum_up(const struct pl_tile *t,
-                                                         pl_vec (*sum)[PL_TILE_VECTORS],
-                                                         const int elements, const int rows,
-                                                         const int vectors, const bool carries) {
+/* The loop over k. carries and half are constants: a loop without a carry has registers to spare,
+ * and one with a half computes the first half of the last vector. */
+static inline __attribute__((always_inline)) void
+sum_up(const struct pl_tile *t, pl_vec (*sum)[PL_TILE_VECTORS], const int elements, const int rows,
+       const int vectors, const bool carries, const bool half) {
+    const int whole = vectors - half;
+    half_vec halves[PL_TILE_MAX_ROWS];
+    if (half) UNROLLED for (int r = 0; r < rows; r++) halves[r] = (half_vec){0};
     const float *a = t->a, *b = t->b;
     const size_t rs = t->rs, ks = t->ks, ldb = t->ldb;
     struct pl_ahead left = t->ahead[0], right = t->ahead[1];
@@ -158,14 +193,18 @@ static inline __attribute__((always_inline)) void sum_up(const struct pl_tile *t
         if (carries) carry(&carried, elements);
         for (size_t n = pl_u64_min(PL_TILE_STEPS, t->k - k); n > 0; n--, a += ks, b += ldb) {
             pl_vec column[PL_TILE_VECTORS];
-            UNROLLED for (int v = 0; v < vectors; v++) column[v] = pl_vec_load(b + v * PL_LANES);
+            half_vec last = {0};
+            UNROLLED for (int v = 0; v < whole; v++) column[v] = pl_vec_load(b + v * PL_LANES);
+            if (half) last = load_half(b + whole * PL_LANES);
             UNROLLED for (int r = 0; r < rows; r++) {
                 const float x = a[(size_t)r * rs];
-                UNROLLED for (int v = 0; v < vectors; v++) sum[r][v] =
+                UNROLLED for (int v = 0; v < whole; v++) sum[r][v] =
                     add_product(sum[r][v], x, column[v], elements);
+                if (half) halves[r] = add_half_product(halves[r], x, last, elements);
             }
         }
     }
+    if (half) UNROLLED for (int r = 0; r < rows; r++) sum[r][whole] = whole_of(halves[r]);
 }
 
 /* The tile below is the next one: its part of C is prefetched while this one is computed. A
@@ -182,10 +221,16 @@ multiply(const struct pl_tile *t, const int elements, const int rows, const int 
                 __builtin_prefetch(below + (size_t)(r + rows) * below_ld + v * PL_CACHE_LINE, 1);
         }
     }
-    if (t->carry.rows > 0)
-        sum_up(t, sum, elements, rows, vectors, true);
+    /* Tiles of fewer rows are at edges alone. */
+    const bool has_half = HAS_HALVES && rows == (vectors == 1 ? PL_TILE_MAX_ROWS : PL_TILE_ROWS);
+    if (t->carry.rows > 0 && has_half && t->half)
+        sum_up(t, sum, elements, rows, vectors, true, true);
+    else if (t->carry.rows > 0)
+        sum_up(t, sum, elements, rows, vectors, true, false);
+    else if (has_half && t->half)
+        sum_up(t, sum, elements, rows, vectors, false, true);
     else
-        sum_up(t, sum, elements, rows, vectors, false);
+        sum_up(t, sum, elements, rows, vectors, false, false);
     if (t->end)
         round_off(t, sum, elements, rows, vectors);
     else

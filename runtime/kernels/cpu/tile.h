@@ -81,6 +81,10 @@ struct pl_tile {
     /* Rows of `end` are whole lines that are written past the caches: pairs, PL_TILE_LINE vectors,
      * an alpha of 1, no C, nothing to add. Others may read them after pl_tile_drain(). */
     bool streams;
+    /* No column after the first half of the last vector is wanted: a level of 512 bits may leave
+     * zeros there, since half a vector costs half as much on processors that take two turns for a
+     * whole one. */
+    bool half;
 };
 void PL_LEVEL_NAME(pl_tile_run)(const struct pl_tile *t, uint32_t rows, uint32_t vectors);
 
