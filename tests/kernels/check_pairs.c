@@ -5,6 +5,7 @@
  * pairs are read where they lie if they can be. */
 #include "estimator/base/checked.h"
 #include "estimator/ops/scratch/scratch_bytes.h"
+#include "estimator/ops/scratch/workspace_gemm.h"
 #include "runtime/device/cpu/cpu.h"
 #include "runtime/kernels/back_ends.h"
 #include "tests/kernels/ref_linear.h"
@@ -57,6 +58,15 @@ static uint16_t narrow(float x) {
     memcpy(&bits, &x, sizeof bits);
     return (uint16_t)(bits >> 16);
 }
+
+/* The kernels of a level; PL_AMX_KERNELS, whose AMX is emulated, take the place of the first. */
+#if defined(PL_AMX_KERNELS)
+extern const pl_kernel_fn PL_AMX_KERNELS[PL_OP_COUNT];
+enum { HAS_AMX = 1 };
+#else
+#define PL_AMX_KERNELS pl_back_end_cpu.kernels->tables[levels[0].number]
+enum { HAS_AMX = 0 };
+#endif
 
 /* A window of a matrix of infinities, which would be seen in a result. */
 static struct pl_view matrix(uint16_t *p, uint64_t rows, uint64_t cols) {
@@ -124,7 +134,9 @@ static void multiply(const struct product *p, uint32_t level, uint32_t threads, 
         (struct pl_view){.p = scratch, .rows = bytes, .cols = 1, .ld = 1, .dtype = PL_DTYPE_U8};
     memset(scratch, 0xFF, bytes);
     memset(c, 0xFF, result_rows(p) * result_cols(p) * sizeof *c);
-    const pl_kernel_fn kernel = pl_back_end_cpu.kernels->tables[levels[level].number][p->kind];
+    const pl_kernel_fn *kernels =
+        level ? pl_back_end_cpu.kernels->tables[levels[level].number] : PL_AMX_KERNELS;
+    const pl_kernel_fn kernel = kernels[p->kind];
     ck_assert_int_eq(kernel(dev, &call), PL_ERR_OK);
 }
 
@@ -171,15 +183,41 @@ START_TEST(products_of_pairs_are_those_of_double_with_the_same_bits_on_any_threa
 }
 END_TEST
 
-/* x y^T of two rows as VDPBF16PS adds it: fused, the second of each pair first. */
-static float by_pairs(const struct pl_view *x, uint64_t row, const struct pl_view *y,
-                      uint64_t col) {
-    float sum = 0;
-    for (uint64_t k = 0; k < x->cols; k += 2) {
+/* x y^T of two rows, added to a sum from k on as VDPBF16PS does: fused, the second of each pair
+ * first. */
+static float by_pairs(const struct pl_view *x, uint64_t row, const struct pl_view *y, uint64_t col,
+                      uint64_t k, float sum) {
+    for (; k < x->cols; k += 2) {
         if (k + 1 < x->cols) sum = fmaf(element(x, row, k + 1), element(y, col, k + 1), sum);
         sum = fmaf(element(x, row, k), element(y, col, k), sum);
     }
     return sum;
+}
+
+/* The same as TDPBF16PS adds 16 pairs: the first and the second of all pairs are sums of their own,
+ * which are added to each other and then to the sum. What is left is added by pairs. */
+static float by_tiles(const struct pl_view *x, uint64_t row, const struct pl_view *y,
+                      uint64_t col) {
+    enum { STEP = 32 };
+    float sum = 0;
+    const uint64_t cols = x->cols + x->cols % 2; /* a zero completes the last pair */
+    uint64_t k = 0;
+    for (; k + STEP <= cols; k += STEP) {
+        float half[2] = {0};
+        for (uint64_t i = k; i < k + STEP && i < x->cols; i++)
+            half[i % 2] = fmaf(element(x, row, i), element(y, col, i), half[i % 2]);
+        sum += half[0] + half[1];
+    }
+    return by_pairs(x, row, y, col, k, sum);
+}
+
+/* AMX multiplies groups of 16 rows of the left matrix, which is the second one where the transpose
+ * is computed (workspace_gemm.h). */
+static float expected(const struct product *p, uint64_t i, uint64_t j) {
+    const bool turned = p->s.m <= PL_GEMM_FEW_ROWS && p->s.n > p->s.m;
+    const uint64_t row = turned ? j : i, rows = turned ? p->s.n : p->s.m;
+    return HAS_AMX && row < rows / 16 * 16 ? by_tiles(&p->a, i, &p->b, j)
+                                           : by_pairs(&p->a, i, &p->b, j, 0, 0);
 }
 
 /* T1 of tile.h. No longer than a block of k, and more rows than are multiplied where they lie. */
@@ -192,7 +230,7 @@ START_TEST(a_product_has_the_bits_that_pairs_in_order_give) {
     multiply(&p, 0, 2, matter.c[0]);
     for (uint64_t i = 0; i < p.s.m; i++)
         for (uint64_t j = 0; j < p.s.n; j++) {
-            const float want = by_pairs(&p.a, i, &p.b, j);
+            const float want = expected(&p, i, j);
             ck_assert_msg(matter.c[0][i * p.s.n + j] == want, "%llu x %llu x %llu: %a, not %a",
                           (unsigned long long)p.s.m, (unsigned long long)p.s.n,
                           (unsigned long long)p.s.k, (double)matter.c[0][i * p.s.n + j],

@@ -9,6 +9,19 @@
 
 enum { MOST_THREADS = 3 };
 
+/* Without PL_AMX_KERNELS every level of the machine has its own kernels; with it, the level that
+ * multiplies pairs has those, of which AMX is emulated. */
+#if defined(PL_AMX_KERNELS)
+extern const pl_kernel_fn PL_AMX_KERNELS[PL_OP_COUNT];
+static const pl_kernel_fn *kernels_of(const struct pl_cpu_level *level) {
+    return level->in_bf16 ? PL_AMX_KERNELS : NULL;
+}
+#else
+static const pl_kernel_fn *kernels_of(const struct pl_cpu_level *level) {
+    return pl_back_end_cpu.kernels->tables[level->number];
+}
+#endif
+
 void machine_open(struct machine *m) {
     struct pl_cpu_level levels[PL_CPU_MAX_LEVELS];
     uint32_t n = pl_cpu_levels(levels, PL_CPU_MAX_LEVELS);
@@ -16,12 +29,12 @@ void machine_open(struct machine *m) {
     m->n = 0;
     m->most_rounds = UINT32_MAX;
     for (uint32_t l = 0; l < n; l++)
-        for (uint32_t threads = 1; threads <= MOST_THREADS; threads++) {
+        for (uint32_t threads = 1; kernels_of(&levels[l]) && threads <= MOST_THREADS; threads++) {
             ck_assert_uint_lt(m->n, MACHINE_RUNNERS);
             struct runner *r = &m->runners[m->n];
             r->number = m->n++;
             snprintf(r->name, sizeof r->name, "%s, %u threads", levels[l].name, threads);
-            r->kernels = pl_back_end_cpu.kernels->tables[levels[l].number];
+            r->kernels = kernels_of(&levels[l]);
             r->is_first = threads == 1;
             if (pl_device_open(&pl_back_end_cpu, threads, PL_NO_BUDGET, &r->dev, &d) != PL_ERR_OK)
                 ck_abort_msg("%s", d.message);

@@ -9,6 +9,7 @@
  * is, where both operands of a product are bf16. X(suffix, name, in_bf16) */
 #if defined(__x86_64__)
 #define PL_CPU_LEVELS(X)                                                                           \
+    X(v4amx, "x86-64-v4+amx", true)                                                                \
     X(v4bf16, "x86-64-v4+bf16", true)                                                              \
     X(v4, "x86-64-v4", false)                                                                      \
     X(v3, "x86-64-v3", false)                                                                      \
@@ -22,8 +23,9 @@ struct pl_cpu_level {
     uint32_t number; /* of its row above: its place in pl_kernel_set.tables */
     bool in_bf16;
 };
-#define PL_CPU_MAX_LEVELS 4
-/* The levels this machine can run, best first; returns how many of `cap` were written. */
+#define PL_CPU_MAX_LEVELS 5
+/* The levels this machine can run, best first; returns how many of `cap` were written. The one with
+ * AMX, which no processor has run yet, is among them where PLIMSOLL_CPU_LEVEL names it. */
 uint32_t pl_cpu_levels(struct pl_cpu_level *out, uint32_t cap);
 /* The level of this process: the one that PLIMSOLL_CPU_LEVEL in the environment names, by which a
  * machine gives the bits of a lesser one; else the best. Unless in_bf16, it is the best below that

@@ -6,6 +6,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__x86_64__) && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* True if the processor multiplies bf16 in tiles, the kernel saves their registers, and it lets
+ * this process use them, for which it has to be asked (Linux, Documentation/arch/x86/xstate.rst).
+ */
+static bool has_amx(void) {
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 }; /* ARCH_REQ_XCOMP_PERM, its component */
+    const unsigned bf16 = 1u << 22, tiles = 1u << 24, saves = 1u << 27, both = 3u << 17;
+    unsigned a, b, c, d;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & saves)) return false;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & bf16) == 0 || (d & tiles) == 0)
+        return false;
+    __asm__ volatile("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
+    return (a & both) == both && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+}
+#elif defined(__x86_64__)
+static bool has_amx(void) {
+    return false;
+}
+#endif
+
 static bool is_supported(const char *level) {
 #if defined(__x86_64__)
     /* The features of each level that the compiler may use for these loops; a machine has all of a
@@ -19,7 +43,12 @@ static bool is_supported(const char *level) {
               __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
               __builtin_cpu_supports("avx512vl");
     const char *number = level + sizeof "x86-64-v" - 1;
-    if (strcmp(number, "4+bf16") == 0) return v4 && __builtin_cpu_supports("avx512bf16");
+    const bool pairs = v4 && __builtin_cpu_supports("avx512bf16");
+    if (strcmp(number, "4+amx") == 0) {
+        const char *wanted = getenv("PLIMSOLL_CPU_LEVEL");
+        return wanted && strcmp(wanted, level) == 0 && pairs && has_amx();
+    }
+    if (strcmp(number, "4+bf16") == 0) return pairs;
     return *number == '4' ? v4 : *number == '3' ? v3 : v2;
 #else
     (void)level;

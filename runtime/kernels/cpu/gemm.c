@@ -252,6 +252,39 @@ static void finish_tile(const struct pass *b, const struct pl_tile *tile, uint64
                    tile->c + i * tile->ldc);
 }
 
+/* True if whole groups of rows are multiplied by AMX. */
+static bool takes_amx(const struct pass *b) {
+    return PL_HAS_AMX && b->p->pairs && !b->p->streams && b->left.ks == 1;
+}
+
+/* The rows of a call of a tile. */
+static uint32_t rows_of_tile(const struct pass *b, uint64_t vectors) {
+    return takes_amx(b) ? PL_TILE_MAX_ROWS : pl_tile_rows((uint32_t)vectors);
+}
+
+static void run_tile(const struct pass *b, const struct pl_tile *tile, uint32_t rows,
+                     uint32_t vectors) {
+#if PL_HAS_AMX
+    if (rows == PL_TILE_MAX_ROWS && takes_amx(b)) {
+        PL_LEVEL_NAME(pl_tile_run_amx)(tile, vectors);
+        return;
+    }
+    const uint32_t most = pl_tile_rows(vectors);
+    if (rows > most) {
+        struct pl_tile below = *tile;
+        PL_LEVEL_NAME(pl_tile_run)(tile, most, vectors);
+        below.a += most * below.rs;
+        below.c += most * below.ldc;
+        if (below.end) below.end += most * below.ldend;
+        below.ahead[0].rows = below.ahead[1].rows = below.carry.rows = 0;
+        PL_LEVEL_NAME(pl_tile_run)(&below, rows - most, vectors);
+        return;
+    }
+#endif
+    (void)b;
+    PL_LEVEL_NAME(pl_tile_run)(tile, rows, vectors);
+}
+
 /* Multiplies the rows of a tile by the panels after it. */
 static void multiply_panels_after(const struct pl_tile *first, uint32_t rows, uint32_t vectors,
                                   uint64_t panels) {
@@ -272,7 +305,7 @@ static void multiply_panels(const struct pass *b, struct pl_tile tile,
     const struct product *p = b->p;
     const uint64_t cols = columns->side / panels, rest = cols % PL_LANES;
     const uint32_t vectors = (uint32_t)pl_u64_div_up(cols, PL_LANES);
-    const uint32_t most = pl_tile_rows(vectors);
+    const uint32_t most = rows_of_tile(b, vectors);
     const bool is_first = columns->side0 == b->t->n0;
     const bool carries = has_place && is_carried(b, next);
     const bool finishes = b->is_last && !p->direct && !p->turned, rounds = finishes && p->rounds;
@@ -293,7 +326,7 @@ static void multiply_panels(const struct pass *b, struct pl_tile tile,
         pl_look_ahead(&tile.ahead[1], &p->g->b, !p->g->trans_b, &asked);
         tile.carry = carries && is_left ? carry_of(b, next, &piece, tile.k) : (struct pl_carry){0};
         if (rounds) tile.end = pl_at(&p->g->c, b->t->m0 + i, columns->side0);
-        PL_LEVEL_NAME(pl_tile_run)(&tile, (uint32_t)n, vectors);
+        run_tile(b, &tile, (uint32_t)n, vectors);
         if (panels > 1) multiply_panels_after(&tile, (uint32_t)n, vectors, panels - 1);
         if (has_place && is_left && !carries) pack(b, next, &piece);
         if (finishes && !rounds) finish_tile(b, &tile, i, n, columns);
@@ -352,7 +385,7 @@ static uint64_t panels_together(const struct pass *b, const struct stretch *n) {
 static void cut(const struct pass *b, const struct stretch *now, struct stretch *next) {
     const uint64_t passes = now->all / now->width / panels_together(b, now);
     const uint64_t tiles =
-        passes * pl_u64_div_up(b->rows.side, pl_tile_rows(now->width / PL_LANES));
+        passes * pl_u64_div_up(b->rows.side, rows_of_tile(b, now->width / PL_LANES));
     const uint64_t all = b->p->g->trans_b ? next->columns.side : next->columns.depth;
     next->piece = pl_u64_round_up(pl_u64_div_up(all, tiles), 2);
 }
@@ -412,6 +445,9 @@ static void run_part(void *arg, uint32_t task, uint32_t worker) {
     const struct part t = part_of(p, task);
     const struct scratch s = scratch_of(p, worker);
     if (p->direct && p->g->bias.p) begin_with_bias(p->g, &t);
+#if PL_HAS_AMX
+    PL_LEVEL_NAME(pl_tiles_begin)();
+#endif
     for (uint64_t k0 = 0; k0 < p->k; k0 += p->depth) {
         const uint64_t depth = pl_u64_min(p->depth, p->k - k0);
         struct pass b = {.p = p,
@@ -424,6 +460,9 @@ static void run_part(void *arg, uint32_t task, uint32_t worker) {
     }
     if (p->turned) finish_turned(p, &t, s.sums);
     if (p->streams) pl_tile_drain();
+#if PL_HAS_AMX
+    PL_LEVEL_NAME(pl_tiles_end)();
+#endif
 }
 
 /* ---- the whole ---- */

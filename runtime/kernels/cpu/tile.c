@@ -2,6 +2,10 @@
 #include "runtime/kernels/cpu/simd.h"
 #include "runtime/kernels/cpu/tile.h"
 
+#if PL_HAS_AMX
+#include "runtime/kernels/cpu/amx.h"
+#endif
+
 /* Sums are registers only if every loop over them is unrolled. */
 #define UNROLLED _Pragma("GCC unroll 16")
 
@@ -283,3 +287,104 @@ static void (*const tiles[][PL_TILE_MAX_ROWS][PL_TILE_VECTORS])(const struct pl_
 void PL_LEVEL_NAME(pl_tile_run)(const struct pl_tile *t, uint32_t rows, uint32_t vectors) {
     tiles[PL_HAS_PAIRS && t->pairs][rows - 1][vectors - 1](t);
 }
+
+/* ---- AMX ---- */
+
+#if PL_HAS_AMX
+_Static_assert(PL_LANES == PL_AMX_SIDE && PL_TILE_MAX_ROWS == PL_AMX_SIDE, "a tile is a register");
+_Static_assert(PL_TILE_VECTORS == 3, "three registers of sums");
+
+enum { HALF_ROWS = PL_AMX_SIDE / 2 };
+
+struct sums {
+    _Alignas(PL_CACHE_LINE) float row[PL_AMX_SIDE][PL_TILE_COLS];
+};
+
+/* The sums of all whole steps of 16 pairs; returns the pairs that they have. vectors is a constant.
+ * Other work is done on the way as sum_up() does it. */
+static inline __attribute__((always_inline)) size_t
+sum_up_tiles(const struct pl_tile *t, struct sums *s, struct pl_carry *carried, const int vectors) {
+    const size_t a_bytes = t->rs * sizeof *t->a, b_bytes = t->ldb * sizeof *t->b;
+    const size_t whole = t->k / PL_AMX_SIDE * PL_AMX_SIDE;
+    struct pl_ahead left = t->ahead[0], right = t->ahead[1];
+    PL_AMX_ZERO(0);
+    if (vectors > 1) PL_AMX_ZERO(1);
+    if (vectors > 2) PL_AMX_ZERO(2);
+    for (size_t k = 0; k < whole; k += PL_AMX_SIDE) {
+        const float *b = t->b + k * t->ldb;
+        PL_AMX_LOAD(3, t->a + k, a_bytes);
+        PL_AMX_LOAD(4, b, b_bytes);
+        PL_AMX_ADD(0, 3, 4);
+        if (vectors > 1) {
+            PL_AMX_LOAD(5, b + PL_LANES, b_bytes);
+            PL_AMX_ADD(1, 3, 5);
+        }
+        if (vectors > 2) {
+            PL_AMX_LOAD(6, b + 2 * PL_LANES, b_bytes);
+            PL_AMX_ADD(2, 3, 6);
+        }
+        for (int step = 0; step < PL_AMX_SIDE; step += PL_TILE_STEPS) {
+            ask(&left);
+            ask(&right);
+            carry(carried, PAIRS);
+        }
+    }
+    PL_AMX_STORE(0, s->row[0], sizeof s->row[0]);
+    if (vectors > 1) PL_AMX_STORE(1, s->row[0] + PL_LANES, sizeof s->row[0]);
+    if (vectors > 2) PL_AMX_STORE(2, s->row[0] + 2 * PL_LANES, sizeof s->row[0]);
+    return whole;
+}
+
+/* Adds the pairs of a last step that is not whole, and stores the sums of some rows. */
+static inline __attribute__((always_inline)) void
+finish_tiles(const struct pl_tile *rest, const struct sums *s, const int first, const int vectors) {
+    pl_vec sum[PL_TILE_MAX_ROWS][PL_TILE_VECTORS];
+    struct pl_tile t = *rest;
+    t.a += first * t.rs;
+    t.c += first * t.ldc;
+    if (t.end) t.end += first * t.ldend;
+    UNROLLED for (int r = 0; r < HALF_ROWS; r++) {
+        UNROLLED for (int v = 0; v < vectors; v++) sum[r][v] =
+            pl_vec_load(s->row[first + r] + v * PL_LANES);
+    }
+    if (t.k > 0 && t.carry.rows > 0)
+        sum_up(&t, sum, PAIRS, HALF_ROWS, vectors, true, false);
+    else if (t.k > 0)
+        sum_up(&t, sum, PAIRS, HALF_ROWS, vectors, false, false);
+    if (t.end)
+        round_off(&t, sum, PAIRS, HALF_ROWS, vectors);
+    else
+        store(&t, sum, HALF_ROWS, vectors);
+}
+
+static inline __attribute__((always_inline)) void multiply_tiles(const struct pl_tile *t,
+                                                                 const int vectors) {
+    struct sums s;
+    struct pl_tile rest = *t;
+    const size_t done = sum_up_tiles(t, &s, &rest.carry, vectors);
+    rest.a += done;
+    rest.b += done * t->ldb;
+    rest.k -= done;
+    rest.ahead[0].rows = rest.ahead[1].rows = 0;
+    finish_tiles(&rest, &s, 0, vectors);
+    rest.carry.rows = 0;
+    finish_tiles(&rest, &s, HALF_ROWS, vectors);
+}
+
+void PL_LEVEL_NAME(pl_tile_run_amx)(const struct pl_tile *t, uint32_t vectors) {
+    if (vectors == 3)
+        multiply_tiles(t, 3);
+    else if (vectors == 2)
+        multiply_tiles(t, 2);
+    else
+        multiply_tiles(t, 1);
+}
+
+void PL_LEVEL_NAME(pl_tiles_begin)(void) {
+    PL_AMX_BEGIN();
+}
+
+void PL_LEVEL_NAME(pl_tiles_end)(void) {
+    PL_AMX_END();
+}
+#endif

@@ -87,6 +87,12 @@ struct pl_tile {
     bool half;
 };
 void PL_LEVEL_NAME(pl_tile_run)(const struct pl_tile *t, uint32_t rows, uint32_t vectors);
+/* The same for PL_TILE_MAX_ROWS rows by AMX, where the level has it: pairs, of which those of a row
+ * of A lie one after the other (ks is 1). Sums of 16 pairs are added at a time, so their bits are
+ * not those of pl_tile_run(). A thread calls it between pl_tiles_begin() and pl_tiles_end(). */
+void PL_LEVEL_NAME(pl_tile_run_amx)(const struct pl_tile *t, uint32_t vectors);
+void PL_LEVEL_NAME(pl_tiles_begin)(void);
+void PL_LEVEL_NAME(pl_tiles_end)(void);
 
 /* Waits until what this thread wrote past the caches can be seen by others. */
 static inline void pl_tile_drain(void) {

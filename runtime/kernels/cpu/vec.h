@@ -26,6 +26,13 @@
 #define PL_HAS_PAIRS 0
 #endif
 
+/* True if the level has tiles of AMX for products of pairs (amx.h). */
+#if defined(__AMX_BF16__) || defined(PL_AMX_EMULATED)
+#define PL_HAS_AMX 1
+#else
+#define PL_HAS_AMX 0
+#endif
+
 typedef float pl_vec __attribute__((vector_size(PL_LANES * sizeof(float))));
 typedef float pl_vec_unaligned
     __attribute__((vector_size(PL_LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
