@@ -11,11 +11,23 @@ static const struct kernel_case *const files[] = {
 #undef X
 };
 
+/* True for all cases, or with kernels of AMX for those of products, which alone are other ones. */
+static bool is_run(const struct kernel_case *c) {
+#if defined(PL_AMX_KERNELS)
+    return c->kind == PL_OP_LINEAR || c->kind == PL_OP_LINEAR_DX || c->kind == PL_OP_LINEAR_DW ||
+           c->kind == PL_OP_GROUPED_LINEAR || c->kind == PL_OP_GROUPED_LINEAR_DX ||
+           c->kind == PL_OP_GROUPED_LINEAR_DW;
+#else
+    (void)c;
+    return true;
+#endif
+}
+
 /* The i-th case of all files, NULL past the last. */
 static const struct kernel_case *case_at(int i) {
     for (size_t f = 0; f < sizeof files / sizeof *files; f++)
         for (const struct kernel_case *c = files[f]; c->name; c++)
-            if (i-- == 0) return c;
+            if (is_run(c) && i-- == 0) return c;
     return NULL;
 }
 
