@@ -113,7 +113,7 @@ add_half_product(half_vec sum, float x, half_vec column, const int elements) {
         return _mm256_dpbf16_ps(sum, (__m256bh)_mm256_set1_ps(x), (__m256bh)column);
 #endif
     (void)elements;
-    return _mm256_fmadd_ps(_mm256_set1_ps(x), column, sum);
+    return sum + x * column;
 }
 
 /* Returns a vector whose second half is zeros. */
