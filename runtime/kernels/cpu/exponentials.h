@@ -13,15 +13,16 @@
 #if defined(__AVX512F__)
 /* The reduction and the polynomial of pl_expf, step by step (X1). */
 static inline pl_vec pl_vec_exp(pl_vec v) {
-    static const float others[] = {
-        1.38888889e-3f, 8.33333333e-3f, 4.16666667e-2f, 0.16666667f, 0.5f, 1.0f, 1.0f};
+#define TERM(c) c,
+    static const float others[] = {PL_EXP_TERMS(TERM)};
+#undef TERM
     const __m512 x = (__m512)v, least = _mm512_set1_ps(-87.33f);
     const __m512 clamped = _mm512_min_ps(_mm512_set1_ps(89.0f), _mm512_max_ps(least, x));
     const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(clamped, _mm512_set1_ps(1.44269504f)),
                                           _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     const __m512 high = _mm512_fmadd_ps(n, _mm512_set1_ps(-0.693359375f), clamped);
     const __m512 r = _mm512_fmadd_ps(n, _mm512_set1_ps(2.12194440e-4f), high);
-    __m512 p = _mm512_set1_ps(1.98412698e-4f);
+    __m512 p = _mm512_set1_ps(PL_EXP_FIRST);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(others[i]));
     return (pl_vec)_mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, least, _CMP_NLT_UQ), p, n);

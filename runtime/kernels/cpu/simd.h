@@ -276,6 +276,12 @@ static inline float pl_reduce_ln2(float x, float n) {
 #endif
 }
 
+/* Coefficients of e^r from r^6 down, after that of r^7. */
+#define PL_EXP_FIRST 1.98412698e-4f
+#define PL_EXP_TERMS(X)                                                                            \
+    X(1.38888889e-3f)                                                                              \
+    X(8.33333333e-3f) X(4.16666667e-2f) X(0.16666667f) X(0.5f) X(1.0f) X(1.0f)
+
 /* e^x: reduction to |r| <= ln2/2, then Taylor's polynomial of degree 7, whose remainder r^8/8! is
  * 5e-9 there. Relative error below 1e-7; below -87.33 the result is 0 (denormals are not worth
  * their cost, which the arithmetic after the clamp would pay as well), above 88.7 infinity; NaN
@@ -284,14 +290,10 @@ static inline float pl_expf(float x) {
     float clamped = x > -87.33f ? (x < 89.0f ? x : 89.0f) : -87.33f;
     float n = __builtin_rintf(clamped * 1.44269504f);
     float r = pl_reduce_ln2(clamped, n);
-    float p = 1.98412698e-4f;
-    p = p * r + 1.38888889e-3f;
-    p = p * r + 8.33333333e-3f;
-    p = p * r + 4.16666667e-2f;
-    p = p * r + 0.16666667f;
-    p = p * r + 0.5f;
-    p = p * r + 1.0f;
-    p = p * r + 1.0f;
+    float p = PL_EXP_FIRST;
+#define TERM(c) p = p * r + c;
+    PL_EXP_TERMS(TERM)
+#undef TERM
     /* 2^n in two factors: n = 128 has no fp32 of its own. */
     int32_t i = (int32_t)n, half = i >> 1;
     float e = p * pl_f32_from_bits((uint32_t)(half + 127) << 23);
