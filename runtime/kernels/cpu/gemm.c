@@ -262,6 +262,13 @@ static uint32_t rows_of_tile(const struct pass *b, uint64_t vectors) {
     return takes_amx(b) ? PL_TILE_MAX_ROWS : pl_tile_rows((uint32_t)vectors);
 }
 
+/* Returns a tile without the work that is done on the way. */
+static struct pl_tile product_alone(const struct pl_tile *t) {
+    struct pl_tile alone = *t;
+    alone.ahead[0].rows = alone.ahead[1].rows = alone.carry.rows = 0;
+    return alone;
+}
+
 static void run_tile(const struct pass *b, const struct pl_tile *tile, uint32_t rows,
                      uint32_t vectors) {
 #if PL_HAS_AMX
@@ -271,12 +278,11 @@ static void run_tile(const struct pass *b, const struct pl_tile *tile, uint32_t 
     }
     const uint32_t most = pl_tile_rows(vectors);
     if (rows > most) {
-        struct pl_tile below = *tile;
+        struct pl_tile below = product_alone(tile);
         PL_LEVEL_NAME(pl_tile_run)(tile, most, vectors);
         below.a += most * below.rs;
         below.c += most * below.ldc;
         if (below.end) below.end += most * below.ldend;
-        below.ahead[0].rows = below.ahead[1].rows = below.carry.rows = 0;
         PL_LEVEL_NAME(pl_tile_run)(&below, rows - most, vectors);
         return;
     }
@@ -288,8 +294,7 @@ static void run_tile(const struct pass *b, const struct pl_tile *tile, uint32_t 
 /* Multiplies the rows of a tile by the panels after it. */
 static void multiply_panels_after(const struct pl_tile *first, uint32_t rows, uint32_t vectors,
                                   uint64_t panels) {
-    struct pl_tile tile = *first;
-    tile.ahead[0].rows = tile.ahead[1].rows = tile.carry.rows = 0;
+    struct pl_tile tile = product_alone(first);
     for (; panels > 0; panels--) {
         tile.b += vectors * PL_LANES;
         tile.end += vectors * PL_LANES;
