@@ -144,7 +144,7 @@ static enum work work_of(const struct pl_program *p, const struct pl_op *op) {
     }
 }
 
-/* The bytes of the operand that a pass over which the floor counts: x of x A and dA, dy of dB. */
+/* Returns the bytes of the operand that the floor counts: x of x A and dA, dy of dB. */
 static double floor_bytes(const struct pl_program *p, const struct pl_op *op, enum work work) {
     if (work != WORK_XA && work != WORK_DB && work != WORK_DA) return 0;
     const struct pl_operand *o = &op->in[work == WORK_DA ? PL_LINEAR_DW_X : 0];
