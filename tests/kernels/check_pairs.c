@@ -59,13 +59,12 @@ static uint16_t narrow(float x) {
     return (uint16_t)(bits >> 16);
 }
 
-/* The kernels of a level; PL_AMX_KERNELS, whose AMX is emulated, take the place of the first. */
+/* The kernels that are tested: of a level of the machine that multiplies bf16, or PL_AMX_KERNELS,
+ * whose AMX is emulated. */
+static const pl_kernel_fn *tested;
+static bool has_amx;
 #if defined(PL_AMX_KERNELS)
 extern const pl_kernel_fn PL_AMX_KERNELS[PL_OP_COUNT];
-enum { HAS_AMX = 1 };
-#else
-#define PL_AMX_KERNELS pl_back_end_cpu.kernels->tables[levels[0].number]
-enum { HAS_AMX = 0 };
 #endif
 
 /* A window of a matrix of infinities, which would be seen in a result. */
@@ -117,8 +116,9 @@ static uint64_t result_cols(const struct product *p) {
     return p->kind == PL_OP_LINEAR ? p->s.n : p->s.k;
 }
 
-/* c[rows,cols] by the kernel of a level with this number of threads. */
-static void multiply(const struct product *p, uint32_t level, uint32_t threads, float *c) {
+/* c[rows,cols] by one of these kernels with this number of threads. */
+static void multiply(const struct product *p, const pl_kernel_fn *kernels, uint32_t threads,
+                     float *c) {
     static const struct pl_batch batch = {.first = true};
     struct pl_call call = {.attr = &p->attr, .batch = &batch};
     struct pl_device *dev = devices[threads - 1];
@@ -134,8 +134,6 @@ static void multiply(const struct product *p, uint32_t level, uint32_t threads, 
         (struct pl_view){.p = scratch, .rows = bytes, .cols = 1, .ld = 1, .dtype = PL_DTYPE_U8};
     memset(scratch, 0xFF, bytes);
     memset(c, 0xFF, result_rows(p) * result_cols(p) * sizeof *c);
-    const pl_kernel_fn *kernels =
-        level ? pl_back_end_cpu.kernels->tables[levels[level].number] : PL_AMX_KERNELS;
     const pl_kernel_fn kernel = kernels[p->kind];
     ck_assert_int_eq(kernel(dev, &call), PL_ERR_OK);
 }
@@ -168,7 +166,7 @@ START_TEST(products_of_pairs_are_those_of_double_with_the_same_bits_on_any_threa
     const struct product p = draw_product(_i);
     const uint64_t n = result_rows(&p) * result_cols(&p);
     reference(&p);
-    multiply(&p, 0, 1, matter.c[0]);
+    multiply(&p, tested, 1, matter.c[0]);
     for (uint64_t i = 0; i < n; i++)
         ck_assert_msg(fabs(matter.c[0][i] - matter.want[i]) <= TOLERANCE * matter.magnitude[i],
                       "%s of %llu x %llu x %llu: element %llu is %.9g, not %.9g",
@@ -176,18 +174,18 @@ START_TEST(products_of_pairs_are_those_of_double_with_the_same_bits_on_any_threa
                       (unsigned long long)p.s.k, (unsigned long long)i, (double)matter.c[0][i],
                       matter.want[i]);
     for (uint32_t threads = 2; threads <= MOST_THREADS; threads++) {
-        multiply(&p, 0, threads, matter.c[1]);
+        multiply(&p, tested, threads, matter.c[1]);
         ck_assert_msg(memcmp(matter.c[0], matter.c[1], n * sizeof(float)) == 0,
                       "%s: other bits from %u threads", pl_op_name(p.kind), threads);
     }
 }
 END_TEST
 
-/* x y^T of two rows, added to a sum from k on as VDPBF16PS does: fused, the second of each pair
- * first. */
-static float by_pairs(const struct pl_view *x, uint64_t row, const struct pl_view *y, uint64_t col,
-                      uint64_t k, float sum) {
-    for (; k < x->cols; k += 2) {
+/* x y^T of two rows as VDPBF16PS adds pairs: fused, the second of each pair first. */
+static float by_pairs(const struct pl_view *x, uint64_t row, const struct pl_view *y,
+                      uint64_t col) {
+    float sum = 0;
+    for (uint64_t k = 0; k < x->cols; k += 2) {
         if (k + 1 < x->cols) sum = fmaf(element(x, row, k + 1), element(y, col, k + 1), sum);
         sum = fmaf(element(x, row, k), element(y, col, k), sum);
     }
@@ -195,29 +193,18 @@ static float by_pairs(const struct pl_view *x, uint64_t row, const struct pl_vie
 }
 
 /* The same as TDPBF16PS adds 16 pairs: the first and the second of all pairs are sums of their own,
- * which are added to each other and then to the sum. What is left is added by pairs. */
+ * which are added to each other and then to the sum. Zeros complete the last pairs. */
 static float by_tiles(const struct pl_view *x, uint64_t row, const struct pl_view *y,
                       uint64_t col) {
     enum { STEP = 32 };
     float sum = 0;
-    const uint64_t cols = x->cols + x->cols % 2; /* a zero completes the last pair */
-    uint64_t k = 0;
-    for (; k + STEP <= cols; k += STEP) {
+    for (uint64_t k = 0; k < x->cols; k += STEP) {
         float half[2] = {0};
         for (uint64_t i = k; i < k + STEP && i < x->cols; i++)
             half[i % 2] = fmaf(element(x, row, i), element(y, col, i), half[i % 2]);
         sum += half[0] + half[1];
     }
-    return by_pairs(x, row, y, col, k, sum);
-}
-
-/* AMX multiplies groups of 16 rows of the left matrix, which is the second one where the transpose
- * is computed (workspace_gemm.h). */
-static float expected(const struct product *p, uint64_t i, uint64_t j) {
-    const bool turned = p->s.m <= PL_GEMM_FEW_ROWS && p->s.n > p->s.m;
-    const uint64_t row = turned ? j : i, rows = turned ? p->s.n : p->s.m;
-    return HAS_AMX && row < rows / 16 * 16 ? by_tiles(&p->a, i, &p->b, j)
-                                           : by_pairs(&p->a, i, &p->b, j, 0, 0);
+    return sum;
 }
 
 /* T1 of tile.h. No longer than a block of k, and more rows than are multiplied where they lie. */
@@ -227,10 +214,10 @@ START_TEST(a_product_has_the_bits_that_pairs_in_order_give) {
     p.s = (struct ref_shape){draw(PL_GEMM_PANEL, 120), draw(1, 120), draw(1, 2 * PL_GEMM_DEPTH)};
     p.a = matrix(matter.a, p.s.m, p.s.k);
     p.b = matrix(matter.b, p.s.n, p.s.k);
-    multiply(&p, 0, 2, matter.c[0]);
+    multiply(&p, tested, 2, matter.c[0]);
     for (uint64_t i = 0; i < p.s.m; i++)
         for (uint64_t j = 0; j < p.s.n; j++) {
-            const float want = expected(&p, i, j);
+            const float want = has_amx ? by_tiles(&p.a, i, &p.b, j) : by_pairs(&p.a, i, &p.b, j);
             ck_assert_msg(matter.c[0][i * p.s.n + j] == want, "%llu x %llu x %llu: %a, not %a",
                           (unsigned long long)p.s.m, (unsigned long long)p.s.n,
                           (unsigned long long)p.s.k, (double)matter.c[0][i * p.s.n + j],
@@ -238,6 +225,13 @@ START_TEST(a_product_has_the_bits_that_pairs_in_order_give) {
         }
 }
 END_TEST
+
+static const pl_kernel_fn *fp32_level(void) {
+    uint32_t i = 0;
+    while (levels[i].in_bf16)
+        i++;
+    return pl_back_end_cpu.kernels->tables[levels[i].number];
+}
 
 /* A product with an fp32 operand is the same at the level that this one extends. */
 START_TEST(other_products_keep_their_bits) {
@@ -248,20 +242,17 @@ START_TEST(other_products_keep_their_bits) {
         for (uint64_t j = 0; j < p.a.cols; j++)
             matter.wide_a[i * p.a.cols + j] = element(&p.a, i, j) * 1.001f;
     p.a = result(matter.wide_a, p.a.rows, p.a.cols);
-    multiply(&p, 0, 2, matter.c[0]);
-    multiply(&p, 1, 2, matter.c[1]);
+    multiply(&p, tested, 2, matter.c[0]);
+    multiply(&p, fp32_level(), 2, matter.c[1]);
     ck_assert_msg(memcmp(matter.c[0], matter.c[1], n * sizeof(float)) == 0,
-                  "%s: other bits from %s than from %s", pl_op_name(p.kind), levels[0].name,
-                  levels[1].name);
+                  "%s: other bits than at the level that this one extends", pl_op_name(p.kind));
 }
 END_TEST
 
-int main(void) {
-    if (!pl_cpu_levels(levels, PL_CPU_MAX_LEVELS) || !levels[0].in_bf16) {
-        puts("skipped: needs a processor with AVX512-BF16");
-        return 77;
-    }
-    Suite *s = suite_create("pairs");
+static bool passes(const pl_kernel_fn *kernels, bool amx) {
+    tested = kernels;
+    has_amx = amx;
+    Suite *s = suite_create(amx ? "pairs by AMX" : "pairs");
     TCase *tc = tcase_create("products");
     tcase_add_unchecked_fixture(tc, setup, teardown);
     tcase_add_loop_test(tc, products_of_pairs_are_those_of_double_with_the_same_bits_on_any_threads,
@@ -275,5 +266,22 @@ int main(void) {
     srunner_run_all(sr, CK_NORMAL);
     const int failed = srunner_ntests_failed(sr);
     srunner_free(sr);
-    return failed != 0;
+    return failed == 0;
+}
+
+int main(void) {
+    const uint32_t n = pl_cpu_levels(levels, PL_CPU_MAX_LEVELS);
+    bool ok = true;
+    if (n == 0 || !levels[0].in_bf16) {
+        puts("skipped: needs a processor with AVX512-BF16");
+        return 77;
+    }
+#if defined(PL_AMX_KERNELS)
+    ok = passes(PL_AMX_KERNELS, true);
+#else
+    for (uint32_t i = 0; i < n && levels[i].in_bf16; i++)
+        ok &= passes(pl_back_end_cpu.kernels->tables[levels[i].number],
+                     strcmp(levels[i].name, "x86-64-v4+amx") == 0);
+#endif
+    return !ok;
 }

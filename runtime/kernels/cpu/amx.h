@@ -1,10 +1,12 @@
 /* amx.h - the instructions of AMX-BF16 that products are written against (level x86-64-v4+amx).
  *
- * A thread has eight tiles of 16 rows of 64 bytes. PL_AMX_BEGIN() sets them up and PL_AMX_END()
- * gives them back; between them
+ * A thread has eight tiles of up to 16 rows of 64 bytes. PL_AMX_BEGIN(rows) sets them up, with so
+ * many rows of sums and of x (0 to 5) and 16 of y (6 and 7), and PL_AMX_END() gives them back;
+ * between them
  *   PL_AMX_ZERO(tile)               sets a tile to zeros
- *   PL_AMX_LOAD(tile, from, bytes)  loads 16 rows of 64 bytes that are so many bytes apart
- *   PL_AMX_ADD(sum, x, y)           adds to 16 x 16 sums in fp32: x has 16 pairs of bf16 in each
+ *   PL_AMX_LOAD(tile, from, bytes)  loads its rows of 64 bytes, which are so many bytes apart
+ *   PL_AMX_LOAD_ONCE                does the same for what is not read again soon
+ *   PL_AMX_ADD(sum, x, y)           adds to rows of 16 sums in fp32: x has 16 pairs of bf16 in each
  *                                   row, y a row for each of these pairs with those of 16 columns
  *   PL_AMX_STORE(tile, to, bytes)   stores a tile as PL_AMX_LOAD reads it
  * The number of a tile is a literal. Tests compile the same source with
@@ -24,10 +26,14 @@ struct pl_amx_config {
 };
 _Static_assert(sizeof(struct pl_amx_config) == 64, "as the processor reads it");
 
-/* All tiles are whole. */
-static const struct pl_amx_config pl_amx_whole = {.palette = 1,
-                                                  .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
-                                                  .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
+static inline struct pl_amx_config pl_amx_shape(uint32_t rows) {
+    struct pl_amx_config c = {.palette = 1};
+    for (int i = 0; i < PL_AMX_TILES; i++) {
+        c.row_bytes[i] = PL_AMX_BYTES;
+        c.rows[i] = (uint8_t)(i < 6 ? rows : PL_AMX_SIDE);
+    }
+    return c;
+}
 
 #if !defined(PL_AMX_EMULATED)
 #include <immintrin.h>
@@ -35,10 +41,11 @@ static const struct pl_amx_config pl_amx_whole = {.palette = 1,
 /* GCC 12 does not know that these instructions read and write memory. */
 #define PL_AMX_MEMORY() __asm__ volatile("" ::: "memory")
 
-#define PL_AMX_BEGIN()                                                                             \
+#define PL_AMX_BEGIN(n)                                                                            \
     do {                                                                                           \
+        const struct pl_amx_config amx_shape = pl_amx_shape(n);                                    \
         PL_AMX_MEMORY();                                                                           \
-        _tile_loadconfig(&pl_amx_whole);                                                           \
+        _tile_loadconfig(&amx_shape);                                                              \
     } while (0)
 #define PL_AMX_END()          _tile_release()
 #define PL_AMX_ZERO(tile)     _tile_zero(tile)
@@ -47,6 +54,11 @@ static const struct pl_amx_config pl_amx_whole = {.palette = 1,
     do {                                                                                           \
         PL_AMX_MEMORY();                                                                           \
         _tile_loadd(tile, from, bytes);                                                            \
+    } while (0)
+#define PL_AMX_LOAD_ONCE(tile, from, bytes)                                                        \
+    do {                                                                                           \
+        PL_AMX_MEMORY();                                                                           \
+        _tile_stream_loadd(tile, from, bytes);                                                     \
     } while (0)
 #define PL_AMX_STORE(tile, to, bytes)                                                              \
     do {                                                                                           \

@@ -2,22 +2,8 @@
 #ifndef PL_RUNTIME_KERNELS_CPU_GEMM_H
 #define PL_RUNTIME_KERNELS_CPU_GEMM_H
 
-#include "estimator/ops/scratch/workspace_gemm.h"
-#include "runtime/kernels/cpu/simd.h"
+#include "runtime/kernels/cpu/gemm_part.h"
 
-/* C[m,n] = alpha * op(A)[m,k] op(B)[k,n] + (adds ? C : 0) + bias[n], where op transposes when
- * trans_* is set. m and n are C's rows and cols, k the other dimension of A. bias may be absent.
- * Operands are of any float types; sums are fp32 over the whole of k, rounded once. Products of two
- * bf16 numbers are exact in fp32, so a level that multiplies them as they are (PL_HAS_PAIRS) only
- * adds them in another order.
- * streams: C is much larger than the caches, so it is written past them where that can be done.
- * ws: pl_product_workspace_bytes().
- * The bits depend on the shape and the level only, never on threads. */
-struct pl_gemm {
-    bool trans_a, trans_b, adds, streams;
-    float alpha;
-    struct pl_view a, b, c, bias, ws;
-};
 pl_err PL_LEVEL_NAME(pl_cpu_gemm)(struct pl_device *dev, const struct pl_gemm *g);
 
 /* The same product in parts, each computed by the thread that calls, at any time. ws is scratch of

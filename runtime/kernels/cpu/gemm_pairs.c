@@ -39,35 +39,9 @@ static void join_rows(const struct pl_view *v, const struct pl_block *at, size_t
     }
 }
 
-#if PL_HAS_AMX
-/* The same as rows of pairs, which AMX wants: of each group of rows all pairs are joined, and then
- * turned. */
-static void join_and_turn(const struct pl_view *v, const struct pl_block *at, size_t ld,
-                          float *panel) {
-    float joined[PL_GEMM_DEPTH * PL_LANES];
-    const uint64_t pairs = pl_u64_div_up(at->depth, 2);
-    const struct pl_view all = {
-        .p = joined, .rows = pairs, .cols = PL_LANES, .ld = PL_LANES, .dtype = PL_DTYPE_F32};
-    const struct pl_block turned = {.side = pairs, .depth = PL_LANES};
-    for (uint64_t i = 0; i < at->side; i += PL_LANES, panel += PL_LANES * ld) {
-        struct pl_block group = *at;
-        group.side0 += i;
-        group.side = pl_u64_min(PL_LANES, at->side - i);
-        join_rows(v, &group, PL_LANES, PL_LANES, joined);
-        PL_LEVEL_NAME(pl_gemm_right)(&all, false, &turned, (uint32_t)ld, panel);
-    }
-}
-#endif
-
 struct pl_left PL_LEVEL_NAME(pl_pairs_left)(const struct pl_view *a, bool k_first,
                                             const struct pl_block *at, float *panel) {
     const size_t ld = pl_u64_div_up(at->depth, 2) + PL_GEMM_PAD, group = PL_TILE_MAX_ROWS * ld;
-#if PL_HAS_AMX
-    if (k_first) {
-        join_and_turn(a, at, ld, panel);
-        return (struct pl_left){.p = panel, .rs = ld, .ks = 1, .group = group};
-    }
-#endif
     if (k_first) {
         join_rows(a, at, PL_TILE_MAX_ROWS, group, panel);
         return (struct pl_left){.p = panel, .rs = 1, .ks = PL_TILE_MAX_ROWS, .group = group};

@@ -31,9 +31,9 @@
 #endif
 #define PL_TILE_COLS (PL_TILE_VECTORS * PL_LANES)
 
-/* A tile of pairs with so many vectors has rows of one cache line in bf16, which it can write past
- * the caches; 0 at levels without pairs. */
-#if PL_HAS_PAIRS
+/* A tile with so many vectors has rows of one cache line in bf16, which it can write past the
+ * caches; 0 at levels that do not multiply bf16. */
+#if PL_HAS_PAIRS || PL_HAS_AMX
 #define PL_TILE_LINE 2
 #else
 #define PL_TILE_LINE 0
@@ -87,13 +87,6 @@ struct pl_tile {
     bool half;
 };
 void PL_LEVEL_NAME(pl_tile_run)(const struct pl_tile *t, uint32_t rows, uint32_t vectors);
-/* The same for PL_TILE_MAX_ROWS rows by AMX, where the level has it: pairs, of which those of a row
- * of A lie one after the other (ks is 1). Sums of 16 pairs are added at a time, so their bits are
- * not those of pl_tile_run(). A thread calls it between pl_tiles_begin() and pl_tiles_end(). */
-void PL_LEVEL_NAME(pl_tile_run_amx)(const struct pl_tile *t, uint32_t vectors);
-void PL_LEVEL_NAME(pl_tiles_begin)(void);
-void PL_LEVEL_NAME(pl_tiles_end)(void);
-
 /* Waits until what this thread wrote past the caches can be seen by others. */
 static inline void pl_tile_drain(void) {
 #if PL_TILE_LINE

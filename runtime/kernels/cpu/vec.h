@@ -19,18 +19,18 @@
 #define PL_LANES 4
 #endif
 
-/* True if the level multiplies pairs of bf16: a lane of a vector then holds two of them. */
-#if defined(__AVX512BF16__)
-#define PL_HAS_PAIRS 1
-#else
-#define PL_HAS_PAIRS 0
-#endif
-
-/* True if the level has tiles of AMX for products of pairs (amx.h). */
+/* True if the level multiplies bf16 in tiles of AMX (amx.h). */
 #if defined(__AMX_BF16__) || defined(PL_AMX_EMULATED)
 #define PL_HAS_AMX 1
 #else
 #define PL_HAS_AMX 0
+#endif
+
+/* True if vectors multiply pairs of bf16: a lane then holds two of them. */
+#if defined(__AVX512BF16__) && !PL_HAS_AMX
+#define PL_HAS_PAIRS 1
+#else
+#define PL_HAS_PAIRS 0
 #endif
 
 typedef float pl_vec __attribute__((vector_size(PL_LANES * sizeof(float))));
