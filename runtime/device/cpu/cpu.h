@@ -24,12 +24,11 @@ struct pl_cpu_level {
     bool in_bf16;
 };
 #define PL_CPU_MAX_LEVELS 5
-/* The levels this machine can run, best first; returns how many of `cap` were written. The one with
- * AMX, which no processor has run yet, is among them where PLIMSOLL_CPU_LEVEL names it. */
+/* The levels this machine can run, best first; returns how many of `cap` were written. */
 uint32_t pl_cpu_levels(struct pl_cpu_level *out, uint32_t cap);
 /* The level of this process: the one that PLIMSOLL_CPU_LEVEL in the environment names, by which a
- * machine gives the bits of a lesser one; else the best. Unless in_bf16, it is the best below that
- * which multiplies in fp32 alone. NO_DEVICE: the machine cannot run it. */
+ * machine gives the bits of a lesser one; else the fastest. Unless in_bf16, it is the best below
+ * that which multiplies in fp32 alone. NO_DEVICE: the machine cannot run it. */
 pl_err pl_cpu_level(bool in_bf16, struct pl_cpu_level *out, struct pl_diag *d);
 
 struct pl_cpu {

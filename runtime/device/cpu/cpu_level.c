@@ -44,15 +44,23 @@ static bool is_supported(const char *level) {
               __builtin_cpu_supports("avx512vl");
     const char *number = level + sizeof "x86-64-v" - 1;
     const bool pairs = v4 && __builtin_cpu_supports("avx512bf16");
-    if (strcmp(number, "4+amx") == 0) {
-        const char *wanted = getenv("PLIMSOLL_CPU_LEVEL");
-        return wanted && strcmp(wanted, level) == 0 && pairs && has_amx();
-    }
+    if (strcmp(number, "4+amx") == 0) return pairs && has_amx();
     if (strcmp(number, "4+bf16") == 0) return pairs;
     return *number == '4' ? v4 : *number == '3' ? v3 : v2;
 #else
     (void)level;
     return true;
+#endif
+}
+
+/* True if the level is one for bf16 that is slower than the one it extends. Intel's processors
+ * multiply pairs by VDPBF16PS at half the rate at which they multiply fp32. */
+static bool is_slower(const struct pl_cpu_level *level) {
+#if defined(__x86_64__)
+    return strcmp(level->name, "x86-64-v4+bf16") == 0 && __builtin_cpu_is("intel");
+#else
+    (void)level;
+    return false;
 #endif
 }
 
@@ -96,7 +104,8 @@ pl_err pl_cpu_level(bool in_bf16, struct pl_cpu_level *out, struct pl_diag *d) {
         i++;
     if (i == n) return no_such_level(wanted, levels, n, d);
     /* Every level that multiplies in bf16 stands above the one that it extends. */
-    while (!in_bf16 && levels[i].in_bf16)
+    const bool is_named = wanted && *wanted;
+    while (levels[i].in_bf16 && (!in_bf16 || (!is_named && is_slower(&levels[i]))))
         i++;
     *out = levels[i];
     return PL_ERR_OK;
