@@ -30,7 +30,9 @@ enum { LINES_UNIT = 2 * PL_GEMM_UNIT };
 #define PARTS_A_THREAD 8
 
 /* The cost of packing an element, in multiply-adds, by vectors and by AMX. */
-static const struct packing { uint64_t copied, turned; } packing[] = {{3, 10}, {20, 40}};
+static const struct packing {
+    uint64_t copied, turned;
+} packing[] = {{PL_LANES, 2 * PL_LANES}, {20, 40}};
 
 struct limits {
     uint64_t rows, cols;            /* of a part */
@@ -42,13 +44,13 @@ static uint64_t rows_unit(const struct pl_product *p) {
     return p->amx ? PL_AMX_ROWS : PL_TILE_MAX_ROWS;
 }
 
-/* The time of the busiest thread plus an eighth of the time of a part: with smaller parts the other
- * threads can take over from one that is held up. */
+/* The time of the busiest thread plus a sixteenth of the time of a part: with smaller parts the
+ * other threads can take over from one that is held up. */
 static double time_of(const struct pl_product *p, const struct limits *l, uint32_t threads) {
     const uint64_t parts = pl_u64_div_up(p->m, p->part_m) * pl_u64_div_up(p->n, p->part_n);
     const uint64_t rows = pl_u64_min(p->part_m, p->m), cols = pl_u64_min(p->part_n, p->n);
     const double part = (double)(rows * cols + rows * l->left_cost + cols * l->right_cost);
-    return part * ((double)pl_u64_div_up(parts, threads) + 0.125);
+    return part * ((double)pl_u64_div_up(parts, threads) + 0.0625);
 }
 
 static void split(struct pl_product *p, const struct limits *l, uint32_t threads) {

@@ -138,12 +138,12 @@ multiply(const struct pl_tile *t, const int elements, const int rows, const int 
     pl_vec sum[PL_TILE_MAX_ROWS][PL_TILE_VECTORS];
     const char *below = t->end ? (const char *)t->end : (const char *)t->c;
     const size_t below_ld = t->end ? t->ldend * sizeof(uint16_t) : t->ldc * sizeof(float);
+    const int row_bytes = vectors * PL_LANES * (int)sizeof(float);
     PL_UNROLLED for (int r = 0; r < rows; r++) {
-        PL_UNROLLED for (int v = 0; v < vectors; v++) {
-            sum[r][v] = (pl_vec){0};
-            if (elements != PL_TILE_PAIRS || vectors != PL_TILE_LINE || !t->streams)
-                __builtin_prefetch(below + (size_t)(r + rows) * below_ld + v * PL_CACHE_LINE, 1);
-        }
+        PL_UNROLLED for (int v = 0; v < vectors; v++) sum[r][v] = (pl_vec){0};
+        if (elements != PL_TILE_PAIRS || vectors != PL_TILE_LINE || !t->streams)
+            PL_UNROLLED for (int at = 0; at < row_bytes; at += PL_CACHE_LINE)
+                __builtin_prefetch(below + (size_t)(r + rows) * below_ld + at, 1);
     }
     /* Tiles of fewer rows are at edges alone. */
     const bool has_half = HAS_HALVES && rows == (vectors == 1 ? PL_TILE_MAX_ROWS : PL_TILE_ROWS);
