@@ -3,9 +3,9 @@
  * Within a block of k the columns of B go by in groups of panels of 32, which stay in the second
  * cache. Over each group 32 rows of A pass at a time, from where they lie if they can be, which
  * stay in the first cache: panels are loaded past it. So a row of C is written some lines at a
- * time. Four registers of operands feed four multiplications, which take twice as long as the loads. The
- * next group is laid out between multiplications, a unit at a time; groups grow, so that only the
- * first panel is waited for.
+ * time. Four registers of operands feed four multiplications, which take twice as long as the
+ * loads. The next group is laid out between multiplications, a unit at a time; groups grow, so that
+ * only the first panel is waited for.
  *   A1  an element is one chain: of each step of 32 numbers along k, AMX adds the sum of the even
  *       ones and that of the odd ones to each other and then to the chain; where C is added to
  *       directly, a chain ends with a block */
