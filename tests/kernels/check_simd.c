@@ -110,7 +110,7 @@ END_TEST
 START_TEST(exp_errs_by_less_than_1e_7) {
     static float x[N], y[N];
     double worst = 0;
-    for (double first = -87.3; first < 88.2; first += 0.5) {
+    for (double first = -87.3; first < 88.3; first += 0.5) {
         for (int i = 0; i < N; i++)
             x[i] = (float)(first + i * (0.5 / N));
         for (int i = 0; i < N; i++)

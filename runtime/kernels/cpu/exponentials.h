@@ -3,7 +3,7 @@
  * A level of 512 bits has instructions for what takes pl_expf several: maxima and minima that let
  * NaN through, and SCALEF, which multiplies by 2^n and overflows as it should. On other levels the
  * loop over pl_expf is what there is.
- *   X1  up to 88 the bits are those of pl_expf, in whatever lane a number stands
+ *   X1  the bits are those of pl_expf, in whatever lane a number stands
  * Use: for (...) e[i] = x[i] - max; pl_exp_all(e, n); */
 #ifndef PL_RUNTIME_KERNELS_CPU_EXPONENTIALS_H
 #define PL_RUNTIME_KERNELS_CPU_EXPONENTIALS_H

@@ -294,10 +294,8 @@ static inline float pl_expf(float x) {
 #define TERM(c) p = p * r + c;
     PL_EXP_TERMS(TERM)
 #undef TERM
-    /* 2^n in two factors: n = 128 has no fp32 of its own. */
-    int32_t i = (int32_t)n, half = i >> 1;
-    float e = p * pl_f32_from_bits((uint32_t)(half + 127) << 23);
-    e *= pl_f32_from_bits((uint32_t)(i - half + 127) << 23);
+    /* n = 128 has no fp32 of its own, so it is added to the exponent: p is below 1 there. */
+    float e = pl_f32_from_bits(pl_f32_bits(p) + ((uint32_t)(int32_t)n << 23));
     e = x < -87.33f ? 0.0f : x > 88.722839f ? INFINITY : e;
     return x != x ? x : e;
 }
