@@ -207,11 +207,13 @@ static float by_tiles(const struct pl_view *x, uint64_t row, const struct pl_vie
     return sum;
 }
 
-/* T1 of tile.h. No longer than a block of k, and more rows than are multiplied where they lie. */
+/* T1 of tile.h and A1 of gemm_amx.c. No longer than a block of k, unless AMX adds to sums that are
+ * not those of C, and more rows than are multiplied where they lie. */
 START_TEST(a_product_has_the_bits_that_pairs_in_order_give) {
     drawn = 1000 + (uint32_t)_i;
     struct product p = {.kind = PL_OP_LINEAR, .attr = {.alpha = 1.0f}};
     p.s = (struct ref_shape){draw(PL_GEMM_PANEL, 120), draw(1, 120), draw(1, 2 * PL_GEMM_DEPTH)};
+    if (has_amx && p.s.n % PL_GEMM_LINE) p.s.k *= 4;
     p.a = matrix(matter.a, p.s.m, p.s.k);
     p.b = matrix(matter.b, p.s.n, p.s.k);
     multiply(&p, tested, 2, matter.c[0]);

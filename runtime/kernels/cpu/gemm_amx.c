@@ -182,13 +182,21 @@ static inline __m512i rounded_line(pl_vec even, pl_vec odd) {
     return _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh((__m512)odd, (__m512)even));
 }
 
-/* Rows of lines that are rounded as they are. The instruction takes denormals for zeros, and no
- * such sum is a denormal. */
+/* Rows of lines in bf16. The instruction that rounds takes denormals for zeros, as those of AMX do. */
 static void finish_lines(const struct pl_tile *t, const struct sums *s, uint32_t rows) {
+    const pl_vec alpha = t->alpha - (pl_vec){0};
     uint16_t *to = t->end;
     const float *at = s->at;
     for (; rows > 0; rows--, at += COLS, to += t->ldend) {
-        const __m512i line = rounded_line(pl_vec_load(at), pl_vec_load(at + PL_LANES));
+        pl_vec even = pl_vec_rounded(alpha * pl_vec_load(at));
+        pl_vec odd = pl_vec_rounded(alpha * pl_vec_load(at + PL_LANES));
+        if (t->end_adds) {
+            pl_vec old[2];
+            pl_vec_load_bf16(to, &old[0], &old[1]);
+            even += old[0];
+            odd += old[1];
+        }
+        const __m512i line = rounded_line(even, odd);
         if (t->streams)
             _mm512_stream_si512((void *)to, line);
         else
@@ -233,7 +241,7 @@ static void finish(const struct pass *b, const struct tile *t, const struct sums
         out.c = t->sums;
         out.ldc = p->part_n;
     }
-    if (out.end && t->cols == COLS && out.alpha == 1 && !out.end_adds)
+    if (out.end && t->cols == COLS)
         finish_lines(&out, s, t->rows);
     else if (t->cols > PL_LANES)
         finish_rows(out, s, t->rows, 2);
