@@ -182,7 +182,7 @@ static inline __m512i rounded_line(pl_vec even, pl_vec odd) {
     return _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh((__m512)odd, (__m512)even));
 }
 
-/* Rows of lines in bf16. The instruction that rounds takes denormals for zeros, as those of AMX do. */
+/* Rows of lines in bf16. The instruction that rounds takes denormals for zeros, as AMX does. */
 static void finish_lines(const struct pl_tile *t, const struct sums *s, uint32_t rows) {
     const pl_vec alpha = t->alpha - (pl_vec){0};
     uint16_t *to = t->end;
