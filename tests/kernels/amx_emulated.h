@@ -17,11 +17,7 @@ void amx_add(int sum, int x, int y);
 void amx_store(int tile, void *to, size_t bytes);
 
 #define PL_AMX_EMULATED
-#define PL_AMX_BEGIN(rows)                                                                         \
-    do {                                                                                           \
-        const struct pl_amx_config amx_shape = pl_amx_shape(rows);                                 \
-        amx_configure(&amx_shape);                                                                 \
-    } while (0)
+#define PL_AMX_CONFIGURE(config)            amx_configure(config)
 #define PL_AMX_END()                        amx_release()
 #define PL_AMX_ZERO(tile)                   amx_zero(tile)
 #define PL_AMX_LOAD(tile, from, bytes)      amx_load(tile, from, bytes)

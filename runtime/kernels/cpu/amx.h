@@ -41,11 +41,10 @@ static inline struct pl_amx_config pl_amx_shape(uint32_t rows) {
 /* GCC 12 does not know that these instructions read and write memory. */
 #define PL_AMX_MEMORY() __asm__ volatile("" ::: "memory")
 
-#define PL_AMX_BEGIN(n)                                                                            \
+#define PL_AMX_CONFIGURE(config)                                                                   \
     do {                                                                                           \
-        const struct pl_amx_config amx_shape = pl_amx_shape(n);                                    \
         PL_AMX_MEMORY();                                                                           \
-        _tile_loadconfig(&amx_shape);                                                              \
+        _tile_loadconfig(config);                                                                  \
     } while (0)
 #define PL_AMX_END()          _tile_release()
 #define PL_AMX_ZERO(tile)     _tile_zero(tile)
@@ -66,5 +65,11 @@ static inline struct pl_amx_config pl_amx_shape(uint32_t rows) {
         PL_AMX_MEMORY();                                                                           \
     } while (0)
 #endif
+
+#define PL_AMX_BEGIN(n)                                                                            \
+    do {                                                                                           \
+        const struct pl_amx_config amx_shape = pl_amx_shape(n);                                    \
+        PL_AMX_CONFIGURE(&amx_shape);                                                              \
+    } while (0)
 
 #endif

@@ -1,4 +1,4 @@
-/* amx_panel.c - what of a panel is no unit: edges of the matrix. */
+/* amx_panel.c - parts of a panel that are no units: those at the edges of the matrix. */
 #include "runtime/kernels/cpu/amx_panel.h"
 
 enum { COLS = PL_AMX_COLS };
@@ -24,11 +24,10 @@ static void join_rest(const struct pl_amx_source *s, uint64_t col, __mmask32 col
 static void turn_copies(const struct pl_amx_source *s, uint64_t col, uint32_t cols, float *to) {
     uint16_t rows[COLS][PL_AMX_DEPTH];
     const uint64_t depth = whole_depth(s);
-    for (uint32_t i = 0; i < COLS; i++) {
-        const uint64_t n = i < cols ? s->depth : 0;
-        if (n > 0) memcpy(rows[i], pl_bf16_at(s->v, col + i, s->k0), n * sizeof *rows[i]);
-        memset(rows[i] + n, 0, (depth - n) * sizeof *rows[i]);
-    }
+    for (uint32_t i = 0; i < cols; i++)
+        pl_amx_copy_row(s, col + i, rows[i]);
+    for (uint32_t i = cols; i < COLS; i++)
+        memset(rows[i], 0, depth * sizeof *rows[i]);
     if (cols <= PL_LANES) {
         for (uint64_t k = 0; k < depth; k += PL_AMX_TURNED)
             pl_amx_turn(rows[0] + k, PL_AMX_DEPTH, to + k / 2 * PL_LANES, PL_LANES);

@@ -35,6 +35,13 @@ static inline const uint16_t *pl_bf16_at(const struct pl_view *v, uint64_t row, 
     return pl_at(v, row, col);
 }
 
+/* Copies a row of the matrix, along which k runs, and completes it to whole steps. */
+static inline void pl_amx_copy_row(const struct pl_amx_source *s, uint64_t row, uint16_t *to) {
+    const uint64_t whole = pl_u64_round_up(s->depth, PL_AMX_STEP);
+    memcpy(to, pl_bf16_at(s->v, row, s->k0), s->depth * sizeof *to);
+    memset(to + s->depth, 0, (whole - s->depth) * sizeof *to);
+}
+
 #if PL_HAS_AMX
 /* Two rows of pairs from two rows of 32 columns. */
 static inline void pl_amx_join(__m512i first, __m512i second, float *to) {

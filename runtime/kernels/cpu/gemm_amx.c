@@ -28,11 +28,12 @@ struct pass {
     const struct pl_product *p;
     const struct pl_part *t;
     float *sums;                      /* of the part, p->part_n apart */
-    struct pl_amx_source left, right; /* op(A) if it is turned, and op(B) */
+    struct pl_amx_source left, right; /* op(A) and op(B) */
     uint64_t steps;
-    uint64_t panel;         /* numbers of one */
-    bool is_first, is_last; /* block of the part */
-    const uint16_t *a;      /* its rows, lda apart, whole steps */
+    uint64_t panel;       /* numbers of one */
+    bool is_first;        /* block of the part */
+    bool continues, ends; /* it begins with the sums of the last one; its sums are finished */
+    const uint16_t *a;    /* its rows, lda apart, whole steps */
     size_t lda;
     uint16_t *rows;  /* room for copies of them */
     float *room[2];  /* for a group of panels, and the next one */
@@ -64,15 +65,14 @@ static void lay_out_rows(struct pass *b) {
     }
     b->a = b->rows;
     b->lda = 2 * pl_amx_row_size(s->depth);
-    for (uint64_t i = 0; i < b->t->rows; i += s->turns ? PL_AMX_SIDE : 1) {
-        uint16_t *to = b->rows + i * b->lda;
-        if (s->turns) {
-            const uint64_t n = pl_u64_min(PL_AMX_SIDE, b->t->rows - i);
-            turn_rows(b, b->t->m0 + i, (uint32_t)n, to);
-            continue;
-        }
-        memcpy(to, pl_bf16_at(s->v, b->t->m0 + i, s->k0), s->depth * sizeof *to);
-        memset(to + s->depth, 0, (b->steps * STEP - s->depth) * sizeof *to);
+    if (!s->turns) {
+        for (uint64_t i = 0; i < b->t->rows; i++)
+            pl_amx_copy_row(s, b->t->m0 + i, b->rows + i * b->lda);
+        return;
+    }
+    for (uint64_t i = 0; i < b->t->rows; i += PL_AMX_SIDE) {
+        const uint64_t n = pl_u64_min(PL_AMX_SIDE, b->t->rows - i);
+        turn_rows(b, b->t->m0 + i, (uint32_t)n, b->rows + i * b->lda);
     }
 }
 
@@ -82,9 +82,8 @@ static void lay_out_rows(struct pass *b) {
 struct tile {
     const uint16_t *a;
     const float *b;
-    float *sums;           /* of the part, where they continue or are left */
-    bool adds, ends;       /* the sums continue; they are finished */
-    uint64_t steps, units; /* of multiplication, and those of the next group done meanwhile */
+    float *sums;    /* of the part, where they continue or are left */
+    uint64_t units; /* of the next group, done meanwhile */
     uint32_t rows, cols;
 };
 
@@ -142,15 +141,15 @@ static inline __attribute__((always_inline)) void sum_up(const struct pass *b, c
                                                          const enum pl_amx_work work) {
     const uint16_t *a = t->a;
     const float *panel = t->b;
-    const uint64_t each = pl_u64_div_up(t->units, t->steps);
+    const uint64_t each = pl_u64_div_up(t->units, b->steps);
     struct pl_amx_layout l = *next;
     uint64_t left = t->units;
     PL_AMX_ZERO(0);
     PL_AMX_ZERO(1);
     PL_AMX_ZERO(2);
     PL_AMX_ZERO(3);
-    if (t->adds) FOR_SUMS(LOAD_SUM, groups, vectors, t->sums, b->p->part_n);
-    for (uint64_t k = 0; k < t->steps; k++) {
+    if (b->continues) FOR_SUMS(LOAD_SUM, groups, vectors, t->sums, b->p->part_n);
+    for (uint64_t k = 0; k < b->steps; k++) {
         step(a, b->lda, panel, groups, vectors);
         a += STEP;
         panel += PL_AMX_SIDE * vectors * PL_LANES;
@@ -159,7 +158,7 @@ static inline __attribute__((always_inline)) void sum_up(const struct pass *b, c
                 pl_amx_unit(&l, work);
     }
     *next = l;
-    if (t->ends)
+    if (b->ends)
         FOR_SUMS(STORE_SUM, groups, vectors, s->at, (size_t)vectors * PL_LANES);
     else
         FOR_SUMS(STORE_SUM, groups, vectors, t->sums, b->p->part_n);
@@ -344,19 +343,14 @@ static void multiply_rows(const struct pass *b, const struct group *g, uint64_t 
                           struct coming *next) {
     const struct pl_product *p = b->p;
     struct sums s;
-    struct tile t = {.a = b->a + row * b->lda,
-                     .b = g->panels,
-                     .adds = !p->direct && !b->is_first,
-                     .ends = p->direct || b->is_last,
-                     .steps = b->steps,
-                     .rows = rows};
+    struct tile t = {.a = b->a + row * b->lda, .b = g->panels, .rows = rows};
     for (uint64_t col = g->col; col < g->end; col += COLS, t.b += b->panel) {
         begin_panels(b, next);
         t.cols = cols_from(col, g->end);
         t.units = t.cols > PL_LANES ? share(b, next) : 0;
         t.sums = b->sums + row * p->part_n + (col - b->t->n0);
         run_tile(b, &t, &next->l, &s);
-        if (t.ends) finish(b, &t, &s, row, col);
+        if (b->ends) finish(b, &t, &s, row, col);
     }
 }
 
@@ -408,7 +402,8 @@ void PL_LEVEL_NAME(pl_gemm_amx)(const struct pl_product *p, const struct pl_part
                          .steps = pl_u64_div_up(depth, STEP),
                          .panel = panel,
                          .is_first = k0 == 0,
-                         .is_last = k0 + depth == p->k,
+                         .continues = k0 > 0 && !p->direct,
+                         .ends = p->direct || k0 + depth == p->k,
                          .rows = (uint16_t *)(void *)(s->left + 2 * panels * panel),
                          .room = {s->left, s->left + panels * panel},
                          .panels = panels};
