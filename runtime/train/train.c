@@ -352,6 +352,17 @@ static void tell_ranks(struct pl_run *r, const struct pl_preflight *pf, pl_err e
         pl_comm_fail(comm, err, d ? d->message : "");
 }
 
+/* What a process prints at its end may be lost: srun drops it where another task was killed. A log
+ * that cannot be written either must not replace the error that it would have told. */
+static void log_failure(struct pl_run *r, pl_err err, const struct pl_diag *d) {
+    if (!d || err == PL_ERR_OK || err == PL_ERR_INTERRUPTED) return;
+    (void)pl_log_event(r->log, "error",
+                       json_pack("{s:s, s:o, s:o}", "code", pl_err_code(err), "message",
+                                 pl_json_string(d->message), "hint",
+                                 pl_json_string(pl_diag_hint_text(d))),
+                       NULL);
+}
+
 pl_err pl_train(struct pl_preflight *pf, const struct pl_train_options *opt,
                 struct pl_train_result *out, struct pl_diag *d) {
     struct pl_run run;
@@ -361,6 +372,7 @@ pl_err pl_train(struct pl_preflight *pf, const struct pl_train_options *opt,
     if (err == PL_ERR_OK) err = run_all(&run, out, d);
     if (err == PL_ERR_GPU_OOM) pl_session_explain_oom(&run.s);
     tell_ranks(&run, pf, err, d);
+    log_failure(&run, err, d);
     if (err != PL_ERR_OK && run.state.step > pf->files.resume_state.step)
         out->steps_run = run.state.step - pf->files.resume_state.step;
     pl_run_close(&run);
