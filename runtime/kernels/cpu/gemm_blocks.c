@@ -80,27 +80,26 @@ static void pack(const struct pass *b, const struct stretch *n, const struct pl_
                    n->panels + (at->pairs ? before / 2 : before) * n->all);
 }
 
-/* True if tiles can lay out the panels of a stretch on their way: rows of B that are whole vectors,
- * and whole pairs of rows. */
+/* True if tiles can lay out the panels of a stretch on their way: rows of B that are whole vectors
+ * of pairs, and whole pairs of rows. */
 static bool is_carried(const struct pass *b, const struct stretch *n) {
-    return !b->p->g->trans_b && n->columns.side % PL_LANES == 0 &&
-           (!n->columns.pairs || n->columns.depth % 2 == 0);
+    return b->p->pairs && !b->p->g->trans_b && n->columns.side % PL_LANES == 0 &&
+           n->columns.depth % 2 == 0;
 }
 
 /* Returns a piece of such a stretch for a tile that has `steps` steps. */
 static struct pl_carry carry_of(const struct pass *b, const struct stretch *n,
                                 const struct pl_block *piece, size_t steps) {
     const struct pl_view *v = &b->p->g->b;
-    const uint64_t together = piece->pairs ? 2 : 1, row = (piece->k0 - n->columns.k0) / together;
-    const size_t row_bytes = v->ld * pl_float_bytes(v->dtype);
+    const uint64_t row = (piece->k0 - n->columns.k0) / 2;
+    const size_t row_bytes = v->ld * sizeof(uint16_t);
     struct pl_carry c = {.from = pl_at(v, piece->k0, piece->side0),
                          .to = n->panels + row * n->all,
-                         .rows = piece->depth / together,
-                         .row_bytes = row_bytes * together,
+                         .rows = piece->depth / 2,
+                         .row_bytes = 2 * row_bytes,
                          .second = row_bytes,
                          .pitch = n->all,
-                         .vectors = (uint32_t)(piece->side / PL_LANES),
-                         .dtype = v->dtype};
+                         .vectors = (uint32_t)(piece->side / PL_LANES)};
     c.each = (uint32_t)pl_u64_div_up(c.rows * c.vectors, pl_u64_div_up(steps, PL_TILE_STEPS));
     return c;
 }

@@ -58,37 +58,18 @@ static inline __attribute__((always_inline)) void ask(struct pl_ahead *a) {
     }
 }
 
-#define VECTOR_CASE(T)                                                                             \
-    case PL_DTYPE_##T:                                                                             \
-        return pl_vec_get_##T(c->from);
-
-/* Returns a vector of a panel. */
-static inline __attribute__((always_inline)) pl_vec laid_out(const struct pl_carry *c,
-                                                             const int elements) {
-#if PL_HAS_PAIRS
-    if (elements == PL_TILE_PAIRS)
-        return pl_vec_join(_mm256_loadu_si256((const void *)c->from),
-                           _mm256_loadu_si256((const void *)(c->from + c->second)));
-#endif
-    (void)elements;
-    switch (c->dtype) {
-        PL_FLOAT_MAP(VECTOR_CASE)
-    default:
-        return (pl_vec){0};
-    }
-}
-
 /* The source of a row of a panel is prefetched so many rows before. */
 enum { SOON = 2 };
 
-static inline __attribute__((always_inline)) void carry(struct pl_carry *c, const int elements) {
-    const size_t vector_bytes =
-        PL_LANES * (elements == PL_TILE_PAIRS ? sizeof(uint16_t) : pl_float_bytes(c->dtype));
+static inline __attribute__((always_inline)) void carry(struct pl_carry *c) {
+#if PL_HAS_PAIRS
+    const size_t vector_bytes = PL_LANES * sizeof(uint16_t);
     for (uint32_t i = 0; i < c->each && c->rows > 0; i++) {
-        *(pl_vec_unaligned *)c->to = laid_out(c, elements);
+        const char *second = c->from + c->second;
+        *(pl_vec_unaligned *)c->to = pl_vec_join(_mm256_loadu_si256((const void *)c->from),
+                                                 _mm256_loadu_si256((const void *)second));
         __builtin_prefetch(c->from + SOON * c->row_bytes, 0, 3);
-        if (elements == PL_TILE_PAIRS)
-            __builtin_prefetch(c->from + SOON * c->row_bytes + c->second, 0, 3);
+        __builtin_prefetch(second + SOON * c->row_bytes, 0, 3);
         c->to += PL_LANES;
         c->from += vector_bytes;
         if (++c->at < c->vectors) continue;
@@ -97,6 +78,9 @@ static inline __attribute__((always_inline)) void carry(struct pl_carry *c, cons
         c->from += c->row_bytes - c->vectors * vector_bytes;
         c->to += c->pitch - c->vectors * PL_LANES;
     }
+#else
+    (void)c;
+#endif
 }
 
 /* The loop over k. carries and half are constants: a loop without a carry has registers to spare,
@@ -114,7 +98,7 @@ sum_up(const struct pl_tile *t, pl_vec (*sum)[PL_TILE_VECTORS], const int elemen
     for (size_t k = 0; k < t->k; k += PL_TILE_STEPS) {
         ask(&left);
         ask(&right);
-        if (carries) carry(&carried, elements);
+        if (carries) carry(&carried);
         for (size_t n = pl_u64_min(PL_TILE_STEPS, t->k - k); n > 0; n--, a += ks, b += ldb) {
             pl_vec column[PL_TILE_VECTORS];
             half_vec last = {0};
@@ -147,9 +131,10 @@ multiply(const struct pl_tile *t, const int elements, const int rows, const int 
     }
     /* Tiles of fewer rows are at edges alone. */
     const bool has_half = HAS_HALVES && rows == (vectors == 1 ? PL_TILE_MAX_ROWS : PL_TILE_ROWS);
-    if (t->carry.rows > 0 && has_half && t->half)
+    const bool carries = elements == PL_TILE_PAIRS && t->carry.rows > 0;
+    if (carries && has_half && t->half)
         sum_up(t, sum, elements, rows, vectors, true, true);
-    else if (t->carry.rows > 0)
+    else if (carries)
         sum_up(t, sum, elements, rows, vectors, true, false);
     else if (has_half && t->half)
         sum_up(t, sum, elements, rows, vectors, false, true);
