@@ -352,8 +352,8 @@ static void tell_ranks(struct pl_run *r, const struct pl_preflight *pf, pl_err e
         pl_comm_fail(comm, err, d ? d->message : "");
 }
 
-/* What a process prints at its end may be lost: srun drops it where another task was killed. A log
- * that cannot be written either must not replace the error that it would have told. */
+/* The log has the error as well: srun may drop what a process prints at its end where another task
+ * was killed. A log that cannot be written must not replace the error that it would have told. */
 static void log_failure(struct pl_run *r, pl_err err, const struct pl_diag *d) {
     if (!d || err == PL_ERR_OK || err == PL_ERR_INTERRUPTED) return;
     (void)pl_log_event(r->log, "error",
