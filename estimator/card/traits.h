@@ -35,7 +35,9 @@ enum {
     PL_GEMM_COLS = 768,  /* products: columns of a block of sums that are rounded at the end */
     PL_GEMM_PANEL = 48,  /* columns of the right matrix that are multiplied at a time, at most */
     PL_GEMM_DEPTH = 256, /* products: depth of a block of both matrices */
-    PL_GEMM_PAD = 16,    /* elements between rows of a block, so that they spread over cache sets */
+    PL_GEMM_DEEP = 512,  /* the same where rows of the left matrix are fp32 numbers along k, */
+    PL_GEMM_DEEP_ROWS = 288, /* and rows of such a block */
+    PL_GEMM_PAD = 16, /* elements between rows of a block, so that they spread over cache sets */
     PL_ATTENTION_QUERIES = 64, /* query rows of a tile */
     PL_ATTENTION_KEYS = 128    /* key rows of a tile */
 };

@@ -2,14 +2,15 @@
  *
  * A task owns a part of C and walks k in blocks. Where C is fp32 and its rows are whole vectors,
  * terms are added to C itself; else to fp32 sums in the scratch, which are rounded once.
- *   G1  an element is one chain of additions along k in blocks of a depth that k alone decides, so
- *       its bits depend neither on the cut into parts nor on threads */
+ *   G1  an element is one chain of additions along k in blocks of a depth that k and the left
+ *       matrix's type decide, so its bits depend neither on the cut into parts nor on threads */
 #include "runtime/kernels/cpu/gemm.h"
 #include "runtime/kernels/cpu/gemm_pack.h"
 
 _Static_assert(PL_GEMM_UNIT % PL_TILE_COLS == 0 && PL_GEMM_UNIT % PL_TILE_MAX_ROWS == 0,
                "parts are whole tiles");
-_Static_assert(PL_GEMM_ROWS % PL_GEMM_UNIT == 0 && PL_GEMM_COLS % PL_GEMM_UNIT == 0,
+_Static_assert(PL_GEMM_ROWS % PL_GEMM_UNIT == 0 && PL_GEMM_DEEP_ROWS % PL_GEMM_UNIT == 0 &&
+                   PL_GEMM_COLS % PL_GEMM_UNIT == 0,
                "the largest part is whole tiles");
 
 static struct pl_part part_of(const struct pl_product *p, uint32_t task) {
@@ -174,61 +175,69 @@ static bool writes_lines(const struct pl_product *p) {
            (uintptr_t)c->p % PL_CACHE_LINE == 0;
 }
 
-static struct limits limits_of(const struct pl_product *p) {
+static struct limits limits_of(const struct pl_product *p, const struct pl_gemm_shape *s) {
     const struct pl_gemm *g = p->g;
     const struct packing *cost = &packing[p->amx];
     const bool has_sums = !p->direct && (!p->rounds || p->depth < p->k);
-    const bool copied = p->amx ? pl_amx_copies(p) : pl_left_is_copied(&g->a, g->trans_a, p->pairs);
+    const bool copied =
+        p->amx ? pl_amx_copies(p) : p->copied || pl_left_is_copied(&g->a, g->trans_a, p->pairs);
     struct limits l = {.rows = UINT64_MAX / 2,
                        .cols = has_sums ? PL_GEMM_COLS : UINT64_MAX / 2,
                        .right_cost = g->trans_b ? cost->turned : cost->copied};
     if (copied) l.left_cost = g->trans_a ? cost->turned : cost->copied;
     if (copied || (p->amx ? has_sums : !p->direct))
-        l.rows = PL_GEMM_ROWS / rows_unit(p) * rows_unit(p);
+        l.rows = (copied ? pl_gemm_rows(s) : PL_GEMM_ROWS) / rows_unit(p) * rows_unit(p);
     if (p->amx && copied) l.rows = pl_u64_min(l.rows, pl_amx_rows(p));
     return l;
 }
 
 /* The depth of even blocks: multiples of 16 numbers or pairs keep all but the last on whole
  * vectors. */
-static uint64_t depth_of(const struct pl_product *p) {
-    const uint64_t most = p->amx ? PL_AMX_DEPTH : p->pairs ? 2 * PL_GEMM_DEPTH : PL_GEMM_DEPTH;
+static uint64_t depth_of(const struct pl_product *p, const struct pl_gemm_shape *s) {
+    const uint64_t most = p->amx ? PL_AMX_DEPTH : p->pairs ? 2 * PL_GEMM_DEPTH : pl_gemm_depth(s);
     const uint64_t line = p->pairs || p->amx ? 2 * PL_GEMM_LINE : PL_GEMM_LINE;
     return pl_u64_round_up(pl_u64_div_up(p->k, pl_u64_div_up(p->k, most)), line);
 }
 
-static struct pl_gemm_room room_of(const struct pl_gemm *g, uint64_t k) {
-    const struct pl_gemm_shape s = {.m = g->c.rows,
-                                    .n = g->c.cols,
-                                    .k = k,
-                                    .trans_a = g->trans_a,
-                                    .trans_b = g->trans_b,
-                                    .a_fp32 = g->a.dtype == PL_DTYPE_F32,
-                                    .b_fp32 = g->b.dtype == PL_DTYPE_F32,
-                                    .c_fp32 = g->c.dtype == PL_DTYPE_F32};
-    return pl_gemm_room(&s);
+static struct pl_gemm_shape shape_of(const struct pl_gemm *g) {
+    return (struct pl_gemm_shape){.m = g->c.rows,
+                                  .n = g->c.cols,
+                                  .k = g->trans_a ? g->a.rows : g->a.cols,
+                                  .trans_a = g->trans_a,
+                                  .trans_b = g->trans_b,
+                                  .a_fp32 = g->a.dtype == PL_DTYPE_F32,
+                                  .b_fp32 = g->b.dtype == PL_DTYPE_F32,
+                                  .c_fp32 = g->c.dtype == PL_DTYPE_F32};
+}
+
+/* True if rows that could be used in place are copied since many of them lie in one set of the
+ * first cache: where a tile of one vector takes the most rows, and where they lie whole pages apart
+ * and are used for enough columns. */
+static bool copies_rows(const struct pl_product *p, const struct pl_gemm_shape *s) {
+    enum { ENOUGH_COLUMNS = 128 };
+    if (!p->room.left) return false;
+    return p->turned ? p->n <= PL_LANES : pl_gemm_collides(s) && p->n >= ENOUGH_COLUMNS;
 }
 
 /* C has elements and there are terms to sum. *transpose: place for the product of the transpose. */
 static struct pl_product plan(const struct pl_gemm *g, uint32_t threads,
                               struct pl_gemm *transpose) {
-    struct pl_product p = {.g = g, .turned = is_turned(g)};
+    const struct pl_gemm_shape shape = shape_of(g);
+    struct pl_product p = {.g = g, .turned = is_turned(g), .k = shape.k};
     *transpose = turn(g);
     if (p.turned) p.g = transpose;
     p.m = p.turned ? g->c.cols : g->c.rows;
     p.n = p.turned ? g->c.rows : g->c.cols;
-    p.k = g->trans_a ? g->a.rows : g->a.cols;
-    p.room = room_of(g, p.k);
+    p.room = pl_gemm_room(&shape);
     p.direct = goes_to_c(&p);
     p.rounds = g->c.dtype == PL_DTYPE_BF16 && !g->bias.p && !p.turned && p.n % PL_GEMM_LINE == 0;
     const bool both_bf16 = g->a.dtype == PL_DTYPE_BF16 && g->b.dtype == PL_DTYPE_BF16;
     p.amx = PL_HAS_AMX && both_bf16;
     p.pairs = PL_HAS_PAIRS && both_bf16;
-    /* Tiles of one vector have the most rows, which often lie in one set of the first cache. */
-    p.copied = p.turned && p.n <= PL_LANES && p.room.left;
-    p.depth = depth_of(&p);
+    p.copied = copies_rows(&p, &shape);
+    p.depth = depth_of(&p, &shape);
     p.streams = writes_lines(&p);
-    const struct limits limits = limits_of(&p);
+    const struct limits limits = limits_of(&p, &shape);
     split(&p, &limits, p.m * p.n < SERIAL_PRODUCT / (p.k + 1) ? 1 : threads);
     p.parts_n = pl_u64_div_up(p.n, p.part_n);
     return p;

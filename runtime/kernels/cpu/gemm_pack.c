@@ -155,12 +155,15 @@ static inline __attribute__((always_inline)) void turn(const char *src, uint64_t
 static void turn_few(const struct pl_view *b, const struct pl_block *at, uint64_t first,
                      uint64_t depth, uint32_t width, float *panel) {
     float rows[PL_LANES][PL_GEMM_DEPTH];
-    for (uint64_t i = 0; i < PL_LANES; i++)
-        if (first + i < at->side)
-            pl_widen(rows[i], pl_at(b, at->side0 + first + i, at->k0), b->dtype, depth);
-        else
-            memset(rows[i], 0, depth * sizeof(float));
-    turn((const char *)rows, sizeof rows[0], depth, width, PL_DTYPE_F32, panel + first);
+    for (uint64_t k = 0, n; k < depth; k += n) {
+        n = pl_u64_min(PL_GEMM_DEPTH, depth - k);
+        for (uint64_t i = 0; i < PL_LANES; i++)
+            if (first + i < at->side)
+                pl_widen(rows[i], pl_at(b, at->side0 + first + i, at->k0 + k), b->dtype, n);
+            else
+                memset(rows[i], 0, n * sizeof(float));
+        turn((const char *)rows, sizeof rows[0], n, width, PL_DTYPE_F32, panel + k * width + first);
+    }
 }
 
 static void turn_rows(const struct pl_view *b, const struct pl_block *at, uint32_t width,

@@ -35,7 +35,7 @@ static inline bool pl_view_is_paired(const struct pl_view *v) {
 static inline bool pl_left_is_copied(const struct pl_view *a, bool k_first, bool pairs) {
     return k_first || (pairs ? !pl_view_is_paired(a) : a->dtype != PL_DTYPE_F32);
 }
-/* panel: pl_gemm_room().left where rows are copied; then side <= PL_GEMM_ROWS. */
+/* panel: pl_gemm_room().left where rows are copied; then side <= pl_gemm_rows(). */
 struct pl_left PL_LEVEL_NAME(pl_gemm_left)(const struct pl_view *a, bool k_first,
                                            const struct pl_block *at, float *panel);
 
