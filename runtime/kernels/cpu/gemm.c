@@ -30,10 +30,12 @@ enum { LINES_UNIT = 2 * PL_GEMM_UNIT };
 #define SERIAL_PRODUCT (UINT64_C(1) << 17)
 #define PARTS_A_THREAD 8
 
-/* The cost of packing an element, in multiply-adds, by vectors and by AMX. */
-static const struct packing {
-    uint64_t copied, turned;
-} packing[] = {{PL_LANES, 2 * PL_LANES}, {20, 40}};
+/* Costs of an element in multiply-adds, by vectors and by AMX: of a row of the left matrix, which
+ * every part reads anew, copied or not, and of a column of the right one that is copied or turned.
+ */
+static const struct costs {
+    uint64_t row, copied, turned;
+} costs[] = {{4 * PL_LANES, PL_LANES, 2 * PL_LANES}, {40, 20, 40}};
 
 struct limits {
     uint64_t rows, cols;            /* of a part */
@@ -177,14 +179,14 @@ static bool writes_lines(const struct pl_product *p) {
 
 static struct limits limits_of(const struct pl_product *p, const struct pl_gemm_shape *s) {
     const struct pl_gemm *g = p->g;
-    const struct packing *cost = &packing[p->amx];
+    const struct costs *cost = &costs[p->amx];
     const bool has_sums = !p->direct && (!p->rounds || p->depth < p->k);
     const bool copied =
         p->amx ? pl_amx_copies(p) : p->copied || pl_left_is_copied(&g->a, g->trans_a, p->pairs);
     struct limits l = {.rows = UINT64_MAX / 2,
                        .cols = has_sums ? PL_GEMM_COLS : UINT64_MAX / 2,
+                       .left_cost = cost->row,
                        .right_cost = g->trans_b ? cost->turned : cost->copied};
-    if (copied) l.left_cost = g->trans_a ? cost->turned : cost->copied;
     if (copied || (p->amx ? has_sums : !p->direct))
         l.rows = (copied ? pl_gemm_rows(s) : PL_GEMM_ROWS) / rows_unit(p) * rows_unit(p);
     if (p->amx && copied) l.rows = pl_u64_min(l.rows, pl_amx_rows(p));
