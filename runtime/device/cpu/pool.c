@@ -19,9 +19,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SPIN_NANOSECONDS 50000
-#define SPINS_PER_LOOK   64
-#define TICKET_CLOSED    UINT64_C(0xFFFFFFFF) /* a task number no run reaches */
+/* A thread spins for a share of the time it has worked before, since threads end apart by a part of
+ * their work. Sleeping and being woken takes about as long as the least. */
+#define SPIN_SHARE     4
+#define SPIN_LEAST     50000 /* nanoseconds */
+#define SPIN_MOST      1000000
+#define SPINS_PER_LOOK 64
+
+#define TICKET_CLOSED UINT64_C(0xFFFFFFFF) /* a task number no run reaches */
 
 struct worker {
     struct pl_pool *pool;
@@ -65,9 +70,11 @@ static int64_t now_nanoseconds(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Spins until (*word == value) is `want_equal`; false when SPIN_NANOSECONDS were not enough. */
-static bool spin(const _Atomic uint32_t *word, uint32_t value, bool want_equal) {
-    int64_t end = now_nanoseconds() + SPIN_NANOSECONDS;
+/* Spins until (*word == value) is `want_equal`; false when that takes too long for a thread that
+ * has worked for so many nanoseconds. */
+static bool spin(const _Atomic uint32_t *word, uint32_t value, bool want_equal, int64_t worked) {
+    const int64_t share = worked / SPIN_SHARE, most = share < SPIN_MOST ? share : SPIN_MOST;
+    const int64_t end = now_nanoseconds() + (most > SPIN_LEAST ? most : SPIN_LEAST);
     do {
         for (int i = 0; i < SPINS_PER_LOOK; i++) {
             if ((atomic_load_explicit(word, memory_order_acquire) == value) == want_equal)
@@ -78,14 +85,15 @@ static bool spin(const _Atomic uint32_t *word, uint32_t value, bool want_equal) 
     return false;
 }
 
-/* Runs tasks of the current run until none is left. */
-static void work(struct pl_pool *pool, uint32_t worker) {
+/* Runs tasks of the current run until none is left. Returns the nanoseconds that they took. */
+static int64_t work(struct pl_pool *pool, uint32_t worker) {
+    const int64_t start = now_nanoseconds();
     uint64_t ticket = atomic_load(&pool->ticket);
     for (;;) {
         pl_task_fn fn = atomic_load(&pool->fn);
         void *ctx = atomic_load(&pool->ctx);
         uint32_t n = atomic_load(&pool->n_tasks), task = (uint32_t)ticket;
-        if (task >= n) return;
+        if (task >= n) return now_nanoseconds() - start;
         if (!atomic_compare_exchange_weak(&pool->ticket, &ticket, ticket + 1)) continue;
         fn(ctx, task, worker);
         if (atomic_fetch_add(&pool->done, 1) + 1 == n && atomic_load(&pool->caller_waits))
@@ -97,15 +105,16 @@ static void work(struct pl_pool *pool, uint32_t worker) {
 static void *worker_main(void *arg) {
     struct worker *self = arg;
     struct pl_pool *pool = self->pool;
+    int64_t worked = 0;
     for (uint32_t seen = 0;;) {
-        while (atomic_load(&pool->epoch) == seen && !spin(&pool->epoch, seen, false)) {
+        while (atomic_load(&pool->epoch) == seen && !spin(&pool->epoch, seen, false, worked)) {
             atomic_fetch_add(&pool->sleepers, 1);
             futex_wait(&pool->epoch, seen);
             atomic_fetch_sub(&pool->sleepers, 1);
         }
         seen = atomic_load(&pool->epoch);
         if (atomic_load(&pool->stop)) return NULL;
-        work(pool, self->index);
+        worked = work(pool, self->index);
     }
 }
 
@@ -131,8 +140,8 @@ void pl_pool_run(struct pl_pool *pool, uint32_t n_tasks, pl_task_fn fn, void *ct
     atomic_store(&pool->ctx, ctx);
     atomic_store(&pool->n_tasks, n_tasks);
     publish(pool);
-    work(pool, 0);
-    if (spin(&pool->done, n_tasks, true)) return;
+    const int64_t worked = work(pool, 0);
+    if (spin(&pool->done, n_tasks, true, worked)) return;
     atomic_store(&pool->caller_waits, true);
     for (uint32_t v; (v = atomic_load(&pool->done)) != n_tasks;)
         futex_wait(&pool->done, v);
