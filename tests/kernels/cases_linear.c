@@ -6,11 +6,12 @@
 #include <string.h>
 
 /* Empty and single dimensions, sizes around the tiles, a long sum, few rows, several parts and
- * blocks, then at random. */
+ * blocks, rows that lie whole pages apart, then at random. */
 static const struct ref_shape shapes[] = {
-    {0, 5, 7},     {5, 7, 0},     {1, 1, 1},     {1, 300, 40},    {300, 1, 40},   {40, 300, 1},
-    {2, 2, 1500},  {257, 65, 33}, {33, 257, 65}, {3, 600, 5},     {8, 96, 576},   {5, 1030, 64},
-    {64, 16, 400}, {130, 520, 9}, {16, 16, 385}, {300, 160, 800}, {400, 300, 16}, {450, 1570, 24},
+    {0, 5, 7},       {5, 7, 0},      {1, 1, 1},       {1, 300, 40},     {300, 1, 40},
+    {40, 300, 1},    {2, 2, 1500},   {257, 65, 33},   {33, 257, 65},    {3, 600, 5},
+    {8, 96, 576},    {5, 1030, 64},  {64, 16, 400},   {130, 520, 9},    {16, 16, 385},
+    {300, 160, 800}, {400, 300, 16}, {450, 1570, 24}, {330, 133, 1024}, {130, 1024, 135},
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 

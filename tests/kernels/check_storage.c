@@ -148,10 +148,11 @@ static const struct {
 };
 enum { KERNELS = sizeof kernels / sizeof *kernels };
 
-/* Few rows and many, the transpose of a few, whole vectors and not, several blocks and parts. */
-static const struct shape shapes[] = {{1, 96, 64},   {3, 50, 33},   {8, 300, 576}, {5, 7, 1},
-                                      {33, 96, 128}, {64, 200, 40}, {65, 96, 700}, {130, 1600, 72},
-                                      {450, 40, 31}, {2, 3, 1500}};
+/* Few rows and many, the transpose of a few, whole vectors and not, several blocks and parts, rows
+ * that lie whole pages apart. */
+static const struct shape shapes[] = {
+    {1, 96, 64},   {3, 50, 33},     {8, 300, 576}, {5, 7, 1},    {33, 96, 128},   {64, 200, 40},
+    {65, 96, 700}, {130, 1600, 72}, {450, 40, 31}, {2, 3, 1500}, {301, 131, 1024}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 /* The output of the call with these weights. What is updated in place is put back. */
