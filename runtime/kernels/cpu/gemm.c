@@ -201,17 +201,6 @@ static uint64_t depth_of(const struct pl_product *p, const struct pl_gemm_shape 
     return pl_u64_round_up(pl_u64_div_up(p->k, pl_u64_div_up(p->k, most)), line);
 }
 
-static struct pl_gemm_shape shape_of(const struct pl_gemm *g) {
-    return (struct pl_gemm_shape){.m = g->c.rows,
-                                  .n = g->c.cols,
-                                  .k = g->trans_a ? g->a.rows : g->a.cols,
-                                  .trans_a = g->trans_a,
-                                  .trans_b = g->trans_b,
-                                  .a_fp32 = g->a.dtype == PL_DTYPE_F32,
-                                  .b_fp32 = g->b.dtype == PL_DTYPE_F32,
-                                  .c_fp32 = g->c.dtype == PL_DTYPE_F32};
-}
-
 /* True if rows that could be used in place are copied since many of them lie in one set of the
  * first cache: where a tile of one vector takes the most rows, and where they lie whole pages apart
  * and are used for enough columns. */
@@ -224,7 +213,7 @@ static bool copies_rows(const struct pl_product *p, const struct pl_gemm_shape *
 /* C has elements and there are terms to sum. *transpose: place for the product of the transpose. */
 static struct pl_product plan(const struct pl_gemm *g, uint32_t threads,
                               struct pl_gemm *transpose) {
-    const struct pl_gemm_shape shape = shape_of(g);
+    const struct pl_gemm_shape shape = pl_gemm_shape_of(g);
     struct pl_product p = {.g = g, .turned = is_turned(g), .k = shape.k};
     *transpose = turn(g);
     if (p.turned) p.g = transpose;

@@ -21,6 +21,18 @@ struct pl_gemm {
     struct pl_view a, b, c, bias, ws;
 };
 
+/* Returns what the rooms of a product are computed from, as in the plan. */
+static inline struct pl_gemm_shape pl_gemm_shape_of(const struct pl_gemm *g) {
+    return (struct pl_gemm_shape){.m = g->c.rows,
+                                  .n = g->c.cols,
+                                  .k = g->trans_a ? g->a.rows : g->a.cols,
+                                  .trans_a = g->trans_a,
+                                  .trans_b = g->trans_b,
+                                  .a_fp32 = g->a.dtype == PL_DTYPE_F32,
+                                  .b_fp32 = g->b.dtype == PL_DTYPE_F32,
+                                  .c_fp32 = g->c.dtype == PL_DTYPE_F32};
+}
+
 struct pl_product {
     const struct pl_gemm *g;
     uint64_t m, n, k;

@@ -94,14 +94,8 @@ static bool list_tasks(const struct tasks *t) {
 
 /* Returns the scratch of a worker, whatever the split: an expert has all rows at most. */
 static uint64_t part_bytes(const struct pl_gemm *all, uint64_t own) {
-    const struct pl_gemm_shape s = {.m = all->trans_a ? own : all->c.rows,
-                                    .n = all->c.cols,
-                                    .k = all->trans_a ? all->a.rows : all->a.cols,
-                                    .trans_a = all->trans_a,
-                                    .trans_b = all->trans_b,
-                                    .a_fp32 = all->a.dtype == PL_DTYPE_F32,
-                                    .b_fp32 = all->b.dtype == PL_DTYPE_F32,
-                                    .c_fp32 = all->c.dtype == PL_DTYPE_F32};
+    struct pl_gemm_shape s = pl_gemm_shape_of(all);
+    if (all->trans_a) s.m = own;
     return pl_gemm_part_bytes(&s);
 }
 
